@@ -1,0 +1,1 @@
+"""A job queue on Postgres and Redis: committing a transaction is enqueuing the job."""

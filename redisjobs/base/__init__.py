@@ -1,0 +1,1 @@
+"""The ground that every other module stands on."""
