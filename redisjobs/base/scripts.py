@@ -56,7 +56,7 @@ def load(name: str) -> Script:
     """
     text = _read(_folder(), f"{name}.lua")
     keys, args = _parameters(name, text)
-    whole = "".join([*(_read(_folder(), library) for library in _libraries(name, text)), text])
+    whole = "".join([*_used_by(f"{name}.lua", text).values(), text])
     return Script(name, whole, hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest(), keys, args)
 
 
@@ -83,12 +83,17 @@ def _read(folder: Traversable, name: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def _libraries(name: str, text: str) -> list[str]:
-    words = [word for line in _USES.findall(text) for word in line.split()]
-    for word in words:
-        if not _LIBRARY.fullmatch(word):
-            raise ConfigurationError(f"{name}.lua: cannot read {word!r} after `-- uses`: write lib/NAME.lua")
-    return words
+def _used_by(file: str, text: str, before: tuple[str, ...] = ()) -> dict[str, str]:
+    """The libraries of a file and theirs, each once and behind those that it uses itself."""
+    if file in before:
+        raise ConfigurationError(f"{file} uses itself through {' and '.join(before)}: take one `-- uses` out")
+    found: dict[str, str] = {}
+    for library in (word for line in _USES.findall(text) for word in line.split()):
+        if not _LIBRARY.fullmatch(library):
+            raise ConfigurationError(f"{file}: cannot read {library!r} after `-- uses`: write lib/NAME.lua")
+        source = _read(_folder(), library)
+        found |= _used_by(library, source, (*before, file)) | {library: source}
+    return found
 
 
 def _parameters(name: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -51,6 +51,30 @@ def test_libraries_stand_in_front_in_the_order_of_the_line(lua: Path):
     assert scripts.names() == ["take"]
 
 
+def test_a_library_that_several_use_stands_once_and_in_front_of_them_all(lua: Path):
+    (lua / "lib" / "record.lua").write_text("-- record\n")
+    (lua / "lib" / "place.lua").write_text("-- uses lib/record.lua\n-- place\n")
+    (lua / "lib" / "ending.lua").write_text("-- uses lib/record.lua\n-- ending\n")
+    (lua / "take.lua").write_text("-- uses lib/place.lua lib/ending.lua lib/record.lua\nlocal ready = unpack(KEYS)\n")
+
+    lines = scripts.load("take").text.splitlines()
+
+    assert [line for line in lines if line in {"-- record", "-- place", "-- ending"}] == [
+        "-- record",
+        "-- place",
+        "-- ending",
+    ]
+
+
+def test_libraries_that_use_each_other_are_refused(lua: Path):
+    (lua / "lib" / "one.lua").write_text("-- uses lib/two.lua\n")
+    (lua / "lib" / "two.lua").write_text("-- uses lib/one.lua\n")
+    (lua / "take.lua").write_text("-- uses lib/one.lua\nlocal ready = unpack(KEYS)\n")
+
+    with pytest.raises(ConfigurationError, match=r"lib/one\.lua uses itself through .*lib/two\.lua: take one"):
+        scripts.load("take")
+
+
 def test_a_long_list_may_span_lines_and_bound_its_unpack(lua: Path):
     (lua / "take.lua").write_text("local a,\n      b = unpack(KEYS)\nlocal c, d = unpack(ARGV, 1, 2)\n")
 

@@ -58,7 +58,7 @@ def test_another_schema_takes_the_place_of_the_qualifier(write: Write):
 def test_a_schema_that_is_no_plain_identifier_is_refused(write: Write, schema: str):
     write(TWO)
 
-    with pytest.raises(OptionError, match="schema .* must be 1 to 63 letters"):
+    with pytest.raises(OptionError, match=r"schema .* must be 1 to 63 letters"):
         statements.load("station", schema)
 
 

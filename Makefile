@@ -1,0 +1,42 @@
+# What a developer and CI run. The tools come with the package's extras; luacheck is Debian's.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: setup format check luacheck test faults bench demo
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[test,check]'
+	touch $@
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(READY) luacheck
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+luacheck:
+	@command -v luacheck >/dev/null || { \
+	    echo "make check needs luacheck, which is not here; on Debian, as root: apt-get install lua-check" >&2; exit 1; }
+	luacheck --quiet --no-color lua
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+# The slow ones apart: kills, pauses, lost replies.
+faults: $(READY)
+	$(BIN)/python -m pytest tests/faults
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+demo: $(READY)
+	$(BIN)/redisjobs demo
