@@ -194,7 +194,7 @@ class Service(Part):
     async def _guarded(self) -> float:
         try:
             did = await self.tick()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - no error of a round may end the loop
             self.failures += 1
             pause = backoff(self.failures)
             known = isinstance(error, StoreUnavailable)

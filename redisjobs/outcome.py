@@ -1,0 +1,141 @@
+"""What becomes of an attempt: one pure function from how it ended to its outcome.
+
+returned ──────────────────────────▶ done
+raised, timed out ─────────────────▶ retry │ dead
+Retry Snooze Cancel Dead ──────────▶ retry │ dead, snooze, cancelled, dead
+cancelled by a user, expired ──────▶ cancelled, expired
+drain ─────────────────────────────▶ released          handed back, uncounted
+unknown job ───────────────────────▶ parked            tried again later, uncounted
+unreadable, too many lost workers ─▶ dead              a repeat would change nothing
+lease lost ────────────────────────▶ lost              nothing is written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from redisjobs.base.durations import seconds
+from redisjobs.errors import Cancel, Dead, OptionError, RedisjobsError, Retry, Signal, Snooze
+
+Word: TypeAlias = Literal[
+    "done", "dead", "cancelled", "expired", "retry", "snooze", "suspended", "parked", "released", "lost"
+]
+
+LONGEST_PARK_S = 30.0
+LONGEST_DELAY_S = 10 * 366 * 86400.0
+
+
+class Ended(Enum):
+    """How an attempt ended. The first that holds is the one that counts."""
+
+    LOST = "its lease was lost"
+    CANCELLED = "it was cancelled"
+    EXPIRED = "it was past its expires_at before it could start"
+    WORN = "the workers that ran it were lost too often"
+    UNREADABLE = "it cannot be read"
+    UNKNOWN = "no job of this name is registered here"
+    DRAINED = "its worker stopped"
+    TIMED_OUT = "it ran past its timeout"
+    RAISED = "it raised"
+    RETURNED = "it returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a job says about its own retries.
+
+    Args:
+        max_attempts: attempts in all.
+        delay: seconds to wait after the attempt of this number (from 1) has failed with this error.
+        retry_on: only these errors are retried; empty: all are. Errors of redisjobs itself always are.
+        give_up_on: these never are.
+    """
+
+    max_attempts: int
+    delay: Callable[[int, BaseException], float]
+    retry_on: tuple[type[BaseException], ...] = ()
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What shall happen to the job now.
+
+    Args:
+        delay: seconds until it comes back, for `retry`, `snooze`, `suspended` and `parked`.
+        counted: whether the attempt counts against its `max_attempts`.
+        why: the reason in words, for whoever looks at the job later.
+    """
+
+    word: Word
+    delay: float = 0.0
+    counted: bool = False
+    why: str = ""
+
+
+DONE = Outcome("done", counted=True)
+LOST = Outcome("lost")
+RELEASED = Outcome("released")
+
+
+def decide(ended: Ended, error: BaseException | None, attempt: int, rules: Rules, returns: int = 0) -> Outcome:
+    """Say what becomes of an attempt.
+
+    Args:
+        error: what the body raised, or what stands for it.
+        attempt: its number, from 1; attempts that do not count have no number of their own.
+        returns: how often the job came back uncounted so far; parked jobs wait longer each time.
+    """
+    match ended:
+        case Ended.RETURNED:
+            return DONE
+        case Ended.RAISED | Ended.TIMED_OUT:
+            return _after_error(error or RedisjobsError("nothing was raised"), attempt, rules)
+        case Ended.DRAINED:
+            return RELEASED
+        case Ended.LOST:
+            return LOST
+        case Ended.CANCELLED:
+            return Outcome("cancelled", why=ended.value)
+        case Ended.EXPIRED:
+            return Outcome("expired", why=ended.value)
+        case Ended.UNKNOWN:
+            return Outcome("parked", min(LONGEST_PARK_S, 2.0 ** min(returns, 10)), why=ended.value)
+        case Ended.UNREADABLE | Ended.WORN:
+            return Outcome("dead", why=ended.value)
+
+
+def _after_error(error: BaseException, attempt: int, rules: Rules) -> Outcome:
+    match error:
+        case Cancel(reason=reason):
+            return Outcome("cancelled", counted=True, why=str(reason))
+        case Dead(reason=reason):
+            return Outcome("dead", counted=True, why=str(reason))
+        case Snooze(after=after) if (delay := _delay(after)) is not None:
+            return Outcome("snooze", delay)
+        case Retry(after=after) if after is not None and (delay := _delay(after)) is not None:
+            return _again(attempt, rules, delay, error)
+        case KeyboardInterrupt():
+            return RELEASED
+    if rules.give_up_on and isinstance(error, rules.give_up_on):
+        return Outcome("dead", counted=True, why="its error is in give_up_on")
+    if rules.retry_on and not isinstance(error, (*rules.retry_on, RedisjobsError, Signal)):
+        return Outcome("dead", counted=True, why="its error is not in retry_on")
+    return _again(attempt, rules, None, error)
+
+
+def _again(attempt: int, rules: Rules, delay: float | None, error: BaseException) -> Outcome:
+    if attempt >= rules.max_attempts:
+        return Outcome("dead", counted=True, why=f"attempt {attempt} of {rules.max_attempts} failed")
+    return Outcome("retry", rules.delay(attempt, error) if delay is None else delay, counted=True)
+
+
+def _delay(after: object) -> float | None:
+    """The seconds of a delay that a body gave; None where it is none, and the job's own rule holds."""
+    try:
+        return seconds("after", after, most=LONGEST_DELAY_S)
+    except OptionError:
+        return None

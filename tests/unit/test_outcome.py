@@ -1,0 +1,113 @@
+"""What becomes of an attempt (rules W2, W3, W4)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from redisjobs.errors import ArgumentsError, Cancel, Dead, JobTimeoutError, Retry, Snooze
+from redisjobs.outcome import DONE, LOST, RELEASED, Ended, Outcome, Rules, decide
+
+
+def rules(**options: object) -> Rules:
+    return Rules(**{"max_attempts": 3, "delay": lambda attempt, error: attempt * 10.0, **options})  # type: ignore[arg-type]
+
+
+def after_raising(error: BaseException, attempt: int = 1, **options: object) -> Outcome:
+    return decide(Ended.RAISED, error, attempt, rules(**options))
+
+
+def test_a_body_that_returned_is_done() -> None:
+    assert decide(Ended.RETURNED, None, 1, rules()) is DONE
+
+
+def test_an_error_is_retried_after_the_delay_of_its_attempt() -> None:
+    assert after_raising(ValueError("no"), attempt=2) == Outcome("retry", 20.0, counted=True)
+
+
+def test_the_last_attempt_that_fails_ends_as_a_dead_letter() -> None:
+    outcome = after_raising(ValueError("no"), attempt=3)
+    assert (outcome.word, outcome.counted, outcome.why) == ("dead", True, "attempt 3 of 3 failed")
+
+
+def test_a_timeout_counts_as_a_failure() -> None:
+    assert decide(Ended.TIMED_OUT, JobTimeoutError("2 s"), 1, rules()).word == "retry"
+    assert decide(Ended.TIMED_OUT, JobTimeoutError("2 s"), 3, rules()).word == "dead"
+
+
+def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+    assert after_raising(asyncio.CancelledError()).word == "retry"
+
+
+def test_an_error_to_give_up_on_is_not_retried() -> None:
+    outcome = after_raising(KeyError("gone"), give_up_on=(LookupError,))
+    assert (outcome.word, outcome.why) == ("dead", "its error is in give_up_on")
+
+
+def test_only_the_errors_named_are_retried_where_some_are_named() -> None:
+    assert after_raising(OSError("reset"), retry_on=(OSError,)).word == "retry"
+    assert after_raising(ValueError("no"), retry_on=(OSError,)).word == "dead"
+
+
+def test_giving_up_goes_before_retrying() -> None:
+    assert after_raising(FileNotFoundError(), retry_on=(OSError,), give_up_on=(FileNotFoundError,)).word == "dead"
+
+
+def test_arguments_of_a_newer_release_are_retried_whatever_errors_are_named() -> None:
+    assert after_raising(ArgumentsError("mail() has no parameter `bcc`"), retry_on=(OSError,)).word == "retry"
+
+
+@pytest.mark.parametrize(("after", "delay"), [(5, 5.0), (0, 0.0), (2.5, 2.5), (timedelta(minutes=1), 60.0)])
+def test_a_body_may_say_when_it_is_retried(after: float | timedelta, delay: float) -> None:
+    assert after_raising(Retry(after)) == Outcome("retry", delay, counted=True)
+
+
+def test_a_retry_without_a_time_waits_as_the_job_says() -> None:
+    assert after_raising(Retry()).delay == 10.0
+
+
+def test_a_retry_at_the_last_attempt_is_a_dead_letter() -> None:
+    assert after_raising(Retry(after=1), attempt=3).word == "dead"
+
+
+@pytest.mark.parametrize("after", [float("nan"), float("inf"), -1, True, "soon", 1e300])
+def test_a_time_that_is_none_is_a_failure_with_the_jobs_own_delay(after: object) -> None:
+    assert after_raising(Retry(after)) == Outcome("retry", 10.0, counted=True)  # type: ignore[arg-type]
+    assert after_raising(Snooze(after)) == Outcome("retry", 10.0, counted=True)  # type: ignore[arg-type]
+
+
+def test_a_snooze_is_not_counted_even_past_the_last_attempt() -> None:
+    assert after_raising(Snooze(timedelta(hours=1)), attempt=9) == Outcome("snooze", 3600.0)
+
+
+def test_a_body_may_end_its_job_as_cancelled_or_dead() -> None:
+    assert after_raising(Cancel("order withdrawn")) == Outcome("cancelled", counted=True, why="order withdrawn")
+    assert after_raising(Dead("no such customer")) == Outcome("dead", counted=True, why="no such customer")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("cleanup failed"), asyncio.CancelledError(), Retry(after=1)])
+def test_a_drain_hands_the_job_back_uncounted_whatever_the_body_answered(error: BaseException | None) -> None:
+    assert decide(Ended.DRAINED, error, 3, rules()) is RELEASED
+
+
+def test_a_lost_lease_writes_nothing() -> None:
+    assert decide(Ended.LOST, ValueError(), 3, rules()) is LOST
+
+
+def test_an_unknown_job_is_parked_uncounted_and_longer_each_time() -> None:
+    delays = [decide(Ended.UNKNOWN, None, 1, rules(), returns=n) for n in (0, 1, 2, 3, 4, 5, 10_000)]
+    assert [outcome.delay for outcome in delays] == [1, 2, 4, 8, 16, 30, 30]
+    assert {(outcome.word, outcome.counted) for outcome in delays} == {("parked", False)}
+
+
+def test_what_no_repeat_can_change_is_a_dead_letter_at_once() -> None:
+    assert decide(Ended.UNREADABLE, None, 1, rules()).word == "dead"
+    assert decide(Ended.WORN, None, 1, rules()).word == "dead"
+
+
+def test_a_cancelled_or_expired_job_ends_so_uncounted() -> None:
+    for ended, word in ((Ended.CANCELLED, "cancelled"), (Ended.EXPIRED, "expired")):
+        outcome = decide(ended, None, 1, rules())
+        assert (outcome.word, outcome.counted) == (word, False)
