@@ -1,0 +1,31 @@
+-- begin: entries just read by a blocking XREADGROUP become deliveries; while the queue is paused they go back.
+--
+-- KEYS    life jobs runs, ready: the three streams
+-- ARGV    consumer who read them
+--         lease    ms from now, and from each renewal, for which they are the consumer's
+--         room     at most so many are begun; the others go back to their streams
+--         …        band, entry, job id; three values each
+-- Reply   as take
+-- Cost    O(entries)
+-- uses lib/record.lua lib/deliver.lua
+local life, jobs, runs, ready0, ready1, ready2 = unpack(KEYS)
+local consumer, lease, room = unpack(ARGV)
+
+local q = { jobs = jobs, runs = runs, ready = { ready0, ready1, ready2 } }
+even_when_full(life)
+local paused = redis.call('HGET', life, 'paused') == '1'
+local found = {}
+for i = 4, #ARGV, 3 do
+  local band, entry, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
+  local pending = redis.call('XPENDING', q.ready[band + 1], 'workers', entry, entry, 1, consumer)
+  if #pending > 0 then
+    if paused or #found >= tonumber(room) then
+      put_back(q, band, entry, id)
+    else
+      redis.call('XCLAIM', q.ready[band + 1], 'workers', consumer, 0, entry, 'JUSTID')
+      found[#found + 1] = { band, entry, id }
+    end
+  end
+end
+if paused then return { 'paused' } end
+return deliver(q, found, consumer, lease)

@@ -1,0 +1,41 @@
+-- forget: jobs that Postgres does not know leave Redis, unless a worker holds them or their outcome is under way.
+--
+-- KEYS    life jobs runs due keys windows outcomes cancels, ready: the three streams
+-- ARGV    token    the relay's token for this queue
+--         epoch    the life of Redis that it believes in
+--         …        the jobs' ids
+-- Reply   {ok, how many went}, or {stale}, {epoch}
+-- Cost    O(jobs)
+-- uses lib/record.lua lib/place.lua
+local life, jobs, runs, due, keys, windows, outcomes, cancels, ready0, ready1, ready2 = unpack(KEYS)
+local token, epoch = unpack(ARGV)
+
+local known = redis.call('HMGET', life, 'fence', 'epoch')
+if known[2] ~= epoch then return { 'epoch' } end
+if tonumber(token) < tonumber(known[1] or 0) then return { 'stale' } end
+even_when_full(life)
+local q = {
+  jobs = jobs, runs = runs, due = due, keys = keys, windows = windows, outcomes = outcomes, cancels = cancels,
+  ready = { ready0, ready1, ready2 },
+}
+
+-- Direct jobs have no row and are nobody's ghosts; held ones end by themselves.
+local function is_ghost(id, rec)
+  if not rec then return true end
+  if is_tombstone(rec) then return not is_placed(q, id, rec) end
+  local r, run = read_record(rec), read_run(redis.call('HGET', runs, id))
+  if has(r.flags, 'd') then return false end
+  if r.entry == '-' or run.entry ~= r.entry then return true end
+  local pending = redis.call('XPENDING', q.ready[r.band + 1], 'workers', r.entry, r.entry, 1)[1]
+  return not pending or pending[3] >= run.lease
+end
+
+local gone = 0
+for i = 3, #ARGV do
+  local rec = redis.call('HGET', jobs, ARGV[i])
+  if is_ghost(ARGV[i], rec) then
+    forget(q, ARGV[i], rec)
+    gone = gone + 1
+  end
+end
+return { 'ok', gone }

@@ -1,0 +1,22 @@
+-- leave: a consumer that holds nothing goes from the groups, and with it those that have been silent for an hour.
+--
+-- KEYS    ready    the three streams
+-- ARGV    consumer who leaves
+-- Reply   how many entries it still holds; it stays while that is not 0
+-- Cost    O(consumers)
+local ready0, ready1, ready2 = unpack(KEYS)
+local consumer = unpack(ARGV)
+
+local held = 0
+for _, stream in ipairs({ ready0, ready1, ready2 }) do
+  local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, 'workers')
+  for _, info in ipairs(consumers.err and {} or consumers) do
+    local fields = {}
+    for i = 1, #info, 2 do fields[info[i]] = info[i + 1] end
+    if fields.name == consumer then held = held + fields.pending end
+    if fields.pending == 0 and (fields.name == consumer or fields.idle > 3600000) then
+      redis.call('XGROUP', 'DELCONSUMER', stream, 'workers', fields.name)
+    end
+  end
+end
+return held

@@ -1,0 +1,60 @@
+-- deliver: entries become deliveries, each with a fencing token.
+
+-- New entries of a stream for this consumer; the group is made, from the stream's start, where it is missing.
+local function read_new(stream, consumer, count)
+  local reply = redis.pcall('XREADGROUP', 'GROUP', 'workers', consumer, 'COUNT', count, 'STREAMS', stream, '>')
+  if reply and reply.err then
+    if string.find(reply.err, 'NOGROUP', 1, true) then
+      redis.call('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM')
+    end
+    reply = redis.call('XREADGROUP', 'GROUP', 'workers', consumer, 'COUNT', count, 'STREAMS', stream, '>')
+  end
+  return reply and reply[1] and reply[1][2] or {}
+end
+
+-- found: a list of {band, entry, id} pending under this consumer. A repeated begin answers the same token.
+-- Reply: entry, id, band, record, starts, attempts, losses, expired (0 or 1) for each; what has ended is dropped.
+local function deliver(q, found, consumer, lease)
+  local reply, ids = { 'ok' }, {}
+  if #found == 0 then return reply end
+  for i, item in ipairs(found) do ids[i] = item[3] end
+  local recs, runs, now, writes = in_pieces('HMGET', q.jobs, ids), in_pieces('HMGET', q.runs, ids), now_ms(), {}
+  for i, item in ipairs(found) do
+    local band, entry, id = item[1], item[2], item[3]
+    local rec = recs[i]
+    local placed, expire = nil, nil
+    if rec then placed, expire = string.match(rec, '^(%S+) (%d+)') end
+    if placed ~= entry then
+      redis.call('XACK', q.ready[band + 1], 'workers', entry)
+      redis.call('XDEL', q.ready[band + 1], entry)
+    else
+      local run = read_run(runs[i])
+      if run.entry ~= entry or run.holder == consumer then
+        if run.entry ~= entry then run.starts = run.starts + 1 end
+        run.holder, run.entry, run.lease = consumer, entry, lease
+        writes[#writes + 1] = id
+        writes[#writes + 1] = write_run(run)
+        local late = expire ~= '0' and tonumber(expire) <= now
+        for _, value in ipairs({ entry, id, band, rec, run.starts, run.attempts, run.losses, late and 1 or 0 }) do
+          reply[#reply + 1] = value
+        end
+      end
+    end
+  end
+  in_pieces('HSET', q.runs, writes)
+  return reply
+end
+
+-- Puts an entry that was read but not begun back into its stream, for another reader.
+local function put_back(q, band, entry, id)
+  local rec = redis.call('HGET', q.jobs, id)
+  redis.call('XACK', q.ready[band + 1], 'workers', entry)
+  redis.call('XDEL', q.ready[band + 1], entry)
+  if rec and not is_tombstone(rec) then
+    local r = read_record(rec)
+    if r.entry == entry then
+      r.entry = redis.call('XADD', q.ready[band + 1], '*', 'j', id)
+      redis.call('HSET', q.jobs, id, write_record(r))
+    end
+  end
+end

@@ -1,0 +1,70 @@
+-- ending: outcomes and ends, gathered first and written at once.
+
+local function new_batch()
+  return { told = {}, quiet = {}, ended = {}, jobs = {}, runs = {}, gone = {}, acks = { {}, {}, {} } }
+end
+
+-- The outcome on its way to Postgres: word life number attempts due envelopesize LF envelope record
+local function tell(batch, id, r, run, word, due, record)
+  local list = batch.told
+  local envelope = ''
+  if has(r.flags, 'd') then
+    if word == 'dead' then envelope = envelope_of(r) else list = batch.quiet end
+  end
+  list[#list + 1] = id
+  list[#list + 1] = table.concat({ word, r.life, r.number, run.attempts, due or 0, #envelope }, ' ')
+    .. '\n' .. envelope .. record
+  return list
+end
+
+local function drop_entry(batch, r)
+  if r.entry ~= '-' then
+    local acks = batch.acks[r.band + 1]
+    acks[#acks + 1] = r.entry
+  end
+end
+
+-- The job ends: a tombstone with the token of the holder whose finish was accepted.
+local function end_job(q, batch, id, r, run, word, record, start, consumer, now)
+  drop_entry(batch, r)
+  local list = tell(batch, id, r, run, word, nil, record)
+  batch.ended[#batch.ended + 1] = { id, list, r.number .. ' ' .. start .. ' ' .. r.life .. ' ' .. consumer }
+  batch.gone[#batch.gone + 1] = id
+  if r.entry == '-' then redis.call('ZREM', q.due, id) end
+  if has(r.flags, 'c') then redis.call('SREM', q.cancels, id) end
+  if r.size > 0 then
+    local key = key_of(r)
+    if redis.call('HGET', q.keys, key) == id then
+      if r.window > 0 then
+        redis.call('ZADD', q.windows, now + r.window, key)
+      else
+        redis.call('HDEL', q.keys, key)
+      end
+    end
+  end
+end
+
+local function write_batch(q, batch, now)
+  for band = 1, 3 do
+    if #batch.acks[band] > 0 then
+      for first = 1, #batch.acks[band], 1000 do
+        local last = math.min(first + 999, #batch.acks[band])
+        redis.call('XACK', q.ready[band], 'workers', unpack(batch.acks[band], first, last))
+        redis.call('XDEL', q.ready[band], unpack(batch.acks[band], first, last))
+      end
+    end
+  end
+  local outcome = {}
+  if #batch.told > 0 then outcome[batch.told] = redis.call('XADD', q.outcomes, '*', unpack(batch.told)) end
+  if #batch.quiet > 0 then
+    outcome[batch.quiet] = redis.call('XADD', q.outcomes, '*', unpack(batch.quiet))
+    redis.call('ZADD', q.graves, now, outcome[batch.quiet])
+  end
+  for _, item in ipairs(batch.ended) do
+    batch.jobs[#batch.jobs + 1] = item[1]
+    batch.jobs[#batch.jobs + 1] = '! ' .. outcome[item[2]] .. ' ' .. item[3]
+  end
+  in_pieces('HSET', q.jobs, batch.jobs)
+  in_pieces('HSET', q.runs, batch.runs)
+  in_pieces('HDEL', q.runs, batch.gone)
+end

@@ -1,0 +1,97 @@
+-- record: how a job's values in Redis are written and read.
+--
+-- jobs[id], live   entry expire number life flags band window keysize LF key envelope
+--     entry        the stream entry that stands for the job, or - while it waits in `due`
+--     expire       ms of Redis time from which it must not start any more, or 0
+--     number life  publications and redrives of its row
+--     flags        - or letters: c cancel requested, d direct (it has no row), s suspended, p parked
+--     band         0 high, 1 normal, 2 low: which stream it goes to
+--     window       ms for which its idempotency key is kept after its end
+-- jobs[id], ended  ! outcome number start life consumer      (a tombstone, until `bury` lets it go)
+-- runs[id]         starts attempts losses holder entry lease last
+--     holder entry lease   who holds it, by which entry, for how many ms; - - 0 while nobody does
+--     last                 consumer/start of the last accepted finish, or -
+
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function is_tombstone(rec)
+  return string.sub(rec, 1, 1) == '!'
+end
+
+local function read_record(rec)
+  local entry, expire, number, life, flags, band, window, size, at =
+    string.match(rec, '^(%S+) (%d+) (%d+) (%d+) (%S+) (%d) (%d+) (%d+)\n()')
+  return {
+    entry = entry, expire = expire, number = tonumber(number), life = tonumber(life), flags = flags,
+    band = tonumber(band), window = tonumber(window), size = tonumber(size), text = rec, at = at,
+  }
+end
+
+local function write_record(r)
+  return table.concat({ r.entry, r.expire, r.number, r.life, r.flags, r.band, r.window, r.size }, ' ')
+    .. '\n' .. string.sub(r.text, r.at)
+end
+
+local function key_of(r)
+  return string.sub(r.text, r.at, r.at + r.size - 1)
+end
+
+local function envelope_of(r)
+  return string.sub(r.text, r.at + r.size)
+end
+
+local function read_tombstone(rec)
+  local outcome, number, start, life, consumer = string.match(rec, '^! (%S+) (%d+) (%d+) (%d+) (%S+)')
+  return { outcome = outcome, number = tonumber(number), start = start, life = tonumber(life), consumer = consumer }
+end
+
+local function has(flags, letter)
+  return string.find(flags, letter, 1, true) ~= nil
+end
+
+local function with(flags, letter)
+  if has(flags, letter) then return flags end
+  return flags == '-' and letter or flags .. letter
+end
+
+local function without(flags, letter)
+  local rest = string.gsub(flags, letter, '')
+  return rest == '' and '-' or rest
+end
+
+local function read_run(run)
+  if not run then
+    return { starts = 0, attempts = 0, losses = 0, holder = '-', entry = '-', lease = 0, last = '-' }
+  end
+  local starts, attempts, losses, holder, entry, lease, last =
+    string.match(run, '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+) (%S+)$')
+  return {
+    starts = tonumber(starts), attempts = tonumber(attempts), losses = tonumber(losses),
+    holder = holder, entry = entry, lease = tonumber(lease), last = last,
+  }
+end
+
+local function write_run(r)
+  return table.concat({ r.starts, r.attempts, r.losses, r.holder, r.entry, r.lease, r.last }, ' ')
+end
+
+-- One command over many items, in pieces that `unpack` can carry; answers the joined replies.
+local function in_pieces(command, key, items)
+  local all = {}
+  for first = 1, #items, 1000 do
+    local reply = redis.call(command, key, unpack(items, first, math.min(first + 999, #items)))
+    if type(reply) == 'table' then
+      for i = 1, #reply do all[#all + 1] = reply[i] end
+    end
+  end
+  return all
+end
+
+-- A script whose first write cannot be refused for want of memory is not refused further on:
+-- ending work must always be possible, it is what frees memory.
+local function even_when_full(key)
+  redis.call('HDEL', key, '-')
+end

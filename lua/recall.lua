@@ -1,0 +1,28 @@
+-- recall: everything that is pending under this consumer, after a reply was lost; the tokens are the same again.
+--
+-- KEYS    life jobs runs, ready: the three streams
+-- ARGV    consumer who asks
+--         lease    ms from now, and from each renewal, for which they are the consumer's
+--         count    at most so many from each stream
+-- Reply   as take
+-- Cost    O(count)
+-- uses lib/record.lua lib/deliver.lua
+local life, jobs, runs, ready0, ready1, ready2 = unpack(KEYS)
+local consumer, lease, count = unpack(ARGV)
+
+local q = { jobs = jobs, runs = runs, ready = { ready0, ready1, ready2 } }
+even_when_full(life)
+local found = {}
+for band, stream in ipairs(q.ready) do
+  local pending = redis.pcall('XPENDING', stream, 'workers', '-', '+', count, consumer)
+  for _, item in ipairs(pending.err and {} or pending) do
+    local entry = redis.call('XRANGE', stream, item[1], item[1])[1]
+    if entry then
+      redis.call('XCLAIM', stream, 'workers', consumer, 0, item[1], 'JUSTID')
+      found[#found + 1] = { band - 1, item[1], entry[2][2] }
+    else
+      redis.call('XACK', stream, 'workers', item[1])
+    end
+  end
+end
+return deliver(q, found, consumer, lease)

@@ -1,0 +1,148 @@
+"""Redis as the relay sees it: fenced by its token for the queue and by the life of Redis that it believes in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis.asyncio as async_redis
+
+from redisjobs.base import scripts
+from redisjobs.broker.broker import placed
+from redisjobs.broker.client import Argument, in_our_words, run
+from redisjobs.broker.keys import Keys
+from redisjobs.broker.values import Life, Outcome, Publication
+from redisjobs.errors import RedisjobsError, StoreRefused
+
+_OPEN = scripts.load("open")
+_ADOPT = scripts.load("adopt")
+_PUBLISH = scripts.load("publish")
+_SETTLED = scripts.load("settled")
+_CANCEL = scripts.load("cancel")
+_AUDIT = scripts.load("audit")
+_FORGET = scripts.load("forget")
+
+
+class Stale(RedisjobsError):
+    """A younger relay holds the queue: stop working on it at once."""
+
+
+class OtherLife(RedisjobsError):
+    """Redis lost its data since: recover the queue before anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a relay shows with every call: its token, and the epoch of the Redis life that it knows."""
+
+    queue: str
+    token: int
+    epoch: str
+
+
+class Carrier:
+    """The relay's calls. Each raises Stale or OtherLife where the fence says so, BrokerUnavailable where the end is unknown."""
+
+    def __init__(self, redis: async_redis.Redis, prefix: str = "rj") -> None:
+        self.redis = redis
+        self.keys = Keys(prefix)
+
+    async def open(self, queue: str, token: int, *, paused: bool) -> Life:
+        """Set the queue's fence to this token; the first act of every new holder.
+
+        Raises:
+            Stale: a higher token has been there.
+        """
+        word, *rest = await self._run(_OPEN, queue, token, int(paused))
+        if word == b"stale":
+            raise Stale(f"queue {queue}: token {token} is below the fence")
+        return Life(rest[0].decode(), rest[1])
+
+    async def adopt(self, fence: Fence, keys: Iterable[tuple[bytes, bytes, int]]) -> None:
+        """Name this life of Redis, and restore idempotency keys whose window is open: key, job id, ms left."""
+        flat: list[Argument] = [value for each in keys for value in each]
+        self._check(fence, await self._run(_ADOPT, fence.queue, fence.token, fence.epoch, *flat))
+
+    async def publish(self, fence: Fence, jobs: Sequence[Publication]) -> list[tuple[str, bytes | None]]:
+        """Put jobs into their streams, or where they are due: a word each, new, repeat, or dup with the owner's id."""
+        flat: list[Argument] = [value for job in jobs for value in job.arguments()]
+        reply = await self._run(_PUBLISH, fence.queue, fence.token, fence.epoch, *flat)
+        self._check(fence, reply[0])
+        return placed(reply, len(jobs))
+
+    async def outcomes(self, queue: str, after: bytes, count: int) -> list[Outcome]:
+        """The outcomes behind a position, in their order, from at most `count` entries."""
+        with in_our_words("XRANGE"):
+            entries = await self.redis.execute_command(
+                "XRANGE", self.keys.key(queue, "outcomes"), b"(" + after, "+", "COUNT", count
+            )
+        return [
+            outcome(position, job_id, text)
+            for position, fields in entries or ()
+            for job_id, text in fields.items()
+        ]
+
+    async def settled(self, fence: Fence, positions: Sequence[bytes]) -> None:
+        """These outcomes are in Postgres; the next read begins behind the last of them."""
+        self._check(fence, await self._run(_SETTLED, fence.queue, fence.token, fence.epoch, *positions))
+
+    async def cancel(self, fence: Fence, jobs: Sequence[tuple[bytes, int]]) -> list[str]:
+        """End waiting jobs, flag running ones, each given as id and life: ended, running, over or unknown."""
+        flat: list[Argument] = [value for job in jobs for value in job]
+        word, *words = await self._run(_CANCEL, fence.queue, fence.token, fence.epoch, *flat)
+        self._check(fence, word)
+        return [each.decode() for each in words]
+
+    async def audit(self, fence: Fence, rows: Sequence[tuple[bytes, int]]) -> list[bytes]:
+        """Which of these published rows, each given as id and life, are not placed in Redis."""
+        flat: list[Argument] = [value for row in rows for value in row]
+        word, *missing = await self._run(_AUDIT, fence.queue, fence.token, fence.epoch, *flat)
+        self._check(fence, word)
+        return missing
+
+    async def forget(self, fence: Fence, job_ids: Sequence[bytes]) -> int:
+        """Jobs that Postgres does not know leave Redis, unless they are held or their outcome is under way."""
+        word, *gone = await self._run(_FORGET, fence.queue, fence.token, fence.epoch, *job_ids)
+        self._check(fence, word)
+        return int(gone[0])
+
+    async def some_jobs(self, queue: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """A slice of the ids in `runs` and `jobs`: the next cursor (0: through) and the ids."""
+        with in_our_words("HSCAN"):
+            key = self.keys.key(queue, "jobs")
+            cursor, found = await self.redis.execute_command("HSCAN", key, cursor, "COUNT", count)
+        return int(cursor), list(found)
+
+    async def dirty(self, count: int) -> set[str]:
+        """Takes the names of queues with outcomes waiting."""
+        with in_our_words("SPOP"):
+            return {name.decode() for name in await self.redis.execute_command("SPOP", self.keys.dirty, count) or ()}
+
+    async def announce(self, queues: Sequence[str]) -> None:
+        """Let workers that serve globs know these queues."""
+        with in_our_words("SADD"):
+            await self.redis.execute_command("SADD", self.keys.queues, *queues)
+
+    async def _run(self, script: scripts.Script, queue: str, *arguments: Argument) -> Any:
+        return await run(self.redis, script, self.keys.of(queue, script), arguments)
+
+    @staticmethod
+    def _check(fence: Fence, word: bytes) -> None:
+        if word == b"ok":
+            return
+        if word == b"stale":
+            raise Stale(f"queue {fence.queue}: token {fence.token} is below the fence")
+        if word == b"epoch":
+            raise OtherLife(f"queue {fence.queue}: Redis is not in the life {fence.epoch!r} any more")
+        raise StoreRefused(f"queue {fence.queue}: a script answered {word!r}")
+
+
+def outcome(position: bytes, job_id: bytes, text: bytes) -> Outcome:
+    """One outcome, from the text that `finish` wrote."""
+    end = text.index(b"\n")
+    word, life, number, attempts, due, size = text[:end].split(b" ")
+    split = end + 1 + int(size)
+    return Outcome(
+        position, job_id, word.decode(), int(life), int(number), int(attempts), int(due), text[end + 1 : split], text[split:]
+    )

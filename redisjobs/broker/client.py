@@ -1,0 +1,115 @@
+"""The way to Redis: scripts by their hash, no hidden repeats, and errors in our own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import redis as sync_redis
+import redis.asyncio as async_redis
+from redis import exceptions
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry as SyncRetry
+
+from redisjobs.base.scripts import Script
+from redisjobs.base.urls import REDIS, check_url
+from redisjobs.errors import BrokerUnavailable, ConfigurationError, StoreRefused
+
+Argument: TypeAlias = bytes | str | int
+
+COMMAND_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 5.0
+
+_LATER = (
+    "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "BUSY ", "NOREPLICAS", "UNBLOCKED",
+)  # fmt: skip
+"""What Redis answers while it cannot, rather than will not, do it."""
+
+
+def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> async_redis.Redis:
+    """An async client that never repeats a command by itself: one lost reply must not become two entries.
+
+    Raises:
+        ConfigurationError: the URL cannot be read.
+    """
+    with _readable():
+        return async_redis.Redis.from_url(
+            check_url("redis_url", url, REDIS), retry=AsyncRetry(NoBackoff(), 0), **_options(timeout, password)
+        )
+
+
+def connect_sync(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> sync_redis.Redis:
+    """As `connect`, for a thread of its own.
+
+    Raises:
+        ConfigurationError: the URL cannot be read.
+    """
+    with _readable():
+        return sync_redis.Redis.from_url(
+            check_url("redis_url", url, REDIS), retry=SyncRetry(NoBackoff(), 0), **_options(timeout, password)
+        )
+
+
+def _options(timeout: float, password: str | None) -> dict[str, Any]:
+    given: dict[str, Any] = {} if password is None else {"password": password}
+    return given | {
+        "protocol": 2,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_keepalive": True,
+        "health_check_interval": 0,
+        "max_connections": 2000,
+    }
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigurationError(f"redis_url cannot be read: {error}") from None
+
+
+@contextmanager
+def in_our_words(command: str) -> Iterator[None]:
+    """Turns the client's errors into ours: once, here, and nowhere else."""
+    try:
+        yield
+    except exceptions.AuthenticationError as error:
+        raise StoreRefused(f"Redis refuses the login: {error}; check user and password of redis_url") from error
+    except exceptions.NoPermissionError as error:
+        raise StoreRefused(f"Redis refuses {command}: {error}; grant the user this command and key pattern") from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+        raise BrokerUnavailable(f"Redis does not answer {command}: {error or type(error).__name__}") from error
+    except exceptions.RedisError as error:
+        text = str(error)
+        if isinstance(error, exceptions.ReadOnlyError) or any(word in text for word in _LATER):
+            raise BrokerUnavailable(f"Redis cannot do {command} now: {text}") from error
+        if "NOPERM" in text or "ACL" in text:
+            raise StoreRefused(f"Redis refuses {command}: {text}; grant the user this command and key pattern") from error
+        raise StoreRefused(f"Redis refuses {command}: {text}") from error
+
+
+async def run(redis: async_redis.Redis, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
+    """Run a script once. Where its cache was emptied, its text goes along.
+
+    Raises:
+        BrokerUnavailable: no answer, or not now; whether it ran is not known.
+        StoreRefused: an error that a repeat does not heal.
+    """
+    with in_our_words(script.name):
+        try:
+            return await redis.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        except exceptions.NoScriptError:
+            return await redis.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
+
+
+def run_sync(redis: sync_redis.Redis, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:
+    """As `run`, for a thread of its own."""
+    with in_our_words(script.name):
+        try:
+            return redis.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+        except exceptions.NoScriptError:
+            return redis.execute_command("EVAL", script.text, len(keys), *keys, *arguments)

@@ -1,0 +1,48 @@
+"""Renewals from a thread of their own, on a connection of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, cast
+
+from redisjobs.base import scripts
+from redisjobs.broker.client import Argument, connect_sync, run_sync
+from redisjobs.broker.keys import Keys
+
+_RENEW = scripts.load("renew")
+_MOST = 1000
+
+
+class Heart:
+    """Renews leases. Not for the event loop: calls wait for their answer.
+
+    Args:
+        url: the Redis URL.
+        prefix: what every key begins with.
+        timeout: seconds after which an answer is no longer waited for; below a lease.
+    """
+
+    def __init__(self, url: str, prefix: str = "rj", *, timeout: float = 5.0, password: str | None = None) -> None:
+        self._redis = connect_sync(url, timeout=timeout, password=password)
+        self._keys = Keys(prefix)
+
+    def renew(
+        self, queue: str, consumer: str, leases: Sequence[tuple[bytes, bytes, int, int]]
+    ) -> dict[bytes, Literal["lost", "cancelled"]]:
+        """Renew leases, each given as job id, entry, start, band. Answers what is not simply renewed.
+
+        Raises:
+            BrokerUnavailable: no answer; the leases may have been renewed or not.
+            StoreRefused: Redis refuses, and a repeat changes nothing.
+        """
+        told: dict[bytes, Literal["lost", "cancelled"]] = {}
+        for first in range(0, len(leases), _MOST):
+            flat: list[Argument] = [value for lease in leases[first : first + _MOST] for value in lease]
+            reply = run_sync(self._redis, _RENEW, self._keys.of(queue, _RENEW), [consumer, *flat])
+            for at in range(0, len(reply), 2):
+                told[reply[at]] = cast(Literal["lost", "cancelled"], reply[at + 1].decode())
+        return told
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._redis.close()

@@ -1,0 +1,169 @@
+"""What travels between the stations and Redis, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Word: TypeAlias = Literal[
+    "done", "dead", "cancelled", "expired", "retry", "snooze", "suspended", "parked", "released"
+]
+Answer: TypeAlias = Literal["ok", "repeat", "lost", "gone"]
+
+BANDS = 3
+
+
+def band_of(priority: int) -> int:
+    """The stream that a priority goes to: 0 high, 1 normal, 2 low."""
+    return 1 if priority == 0 else 0 if priority > 0 else 2
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A job on its way into Redis.
+
+    Args:
+        job_id: 16 bytes.
+        life: how often its row was redriven. number: how often it was published, this time included.
+        delay_ms: how far its start lies ahead; 0 or less: now.
+        expire_ms: how far its expiry lies ahead; None: never.
+        window_ms: for how long its idempotency key is kept after its end.
+        attempts: counted so far.
+        direct: it has no row in Postgres.
+        envelope: the packed envelope; no script looks inside.
+    """
+
+    job_id: bytes
+    envelope: bytes
+    band: int = 1
+    life: int = 0
+    number: int = 1
+    delay_ms: int = 0
+    expire_ms: int | None = None
+    key: bytes = b""
+    window_ms: int = 0
+    attempts: int = 0
+    direct: bool = False
+
+    def arguments(self) -> tuple[bytes | str | int, ...]:
+        """The seven values that `publish` and `enqueue` read."""
+        flags = "d" if self.direct else "-"
+        head = f"{self.number} {self.life} {flags} {self.band} {self.window_ms} {len(self.key)}"
+        expire = "" if self.expire_ms is None else self.expire_ms
+        return self.job_id, head, self.delay_ms, expire, self.attempts, self.key, self.envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stream entry that was read and not begun yet."""
+
+    band: int
+    entry: bytes
+    job_id: bytes
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A job in a worker's hand: the right to one attempt, under one token.
+
+    The token is (`number`, `start`); it grows with every publication and every start.
+
+    Args:
+        entry: the stream entry that is the lease. start: how often the job was begun, this time included.
+        attempts: counted so far. losses: leases lost in a row while it ran.
+        cancel: its cancel was asked for; end it without running. expired: it must not start any more.
+        body: the packed envelope.
+    """
+
+    queue: str
+    band: int
+    job_id: bytes
+    entry: bytes
+    start: int
+    number: int
+    life: int
+    attempts: int
+    losses: int
+    cancel: bool
+    expired: bool
+    direct: bool
+    body: bytes
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a read brought: deliveries, or word that the queue is paused."""
+
+    deliveries: list[Delivery] = field(default_factory=list[Delivery])
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What a promotion did, and when to come again.
+
+    Args:
+        next_due_ms: until the next job is due; None: none is.
+        cancelled: ids of running jobs whose cancel was asked for.
+    """
+
+    moved: int
+    next_due_ms: int | None
+    cancelled: list[bytes]
+
+
+@dataclass(slots=True)
+class Finish:
+    """How an attempt ended, on its way into Redis.
+
+    Args:
+        delay_ms: until the next start, for retry, snooze, suspended, parked.
+        counted: this attempt counts.
+        record: msgpack for Postgres (`outcome.py` says what is in it).
+        keep_ms: over 0: the outcome is kept for so long where `result()` waits.
+    """
+
+    delivery: Delivery
+    word: Word
+    delay_ms: int = 0
+    counted: bool = False
+    record: bytes = b""
+    keep_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a job that keeps its result ended with: its word, and the record of its last attempt."""
+
+    word: Word
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended, on its way to Postgres.
+
+    Args:
+        position: the stream entry that carries it; many outcomes share one.
+        word: as in `Finish`, without released.
+        due_ms: Redis time of the next start, or 0.
+        envelope: of a direct job that died, for it has no row; else empty.
+    """
+
+    position: bytes
+    job_id: bytes
+    word: str
+    life: int
+    number: int
+    attempts: int
+    due_ms: int
+    envelope: bytes
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What Redis holds of a queue's life: its epoch ('' after a loss) and the last settled position."""
+
+    epoch: str
+    settled: bytes
