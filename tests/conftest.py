@@ -8,6 +8,7 @@ import psycopg
 import pytest
 import redis as redis_py
 
+from tests.support.proxy import Proxy, in_front_of_postgres, in_front_of_redis
 from tests.support.stores import Databases, Stores, emptied_redis, open_stores
 
 Conn = psycopg.Connection[tuple[object, ...]]
@@ -73,3 +74,17 @@ def redis_url(stores: Stores, redis: redis_py.Redis) -> str:
     """The shared Redis, emptied."""
     del redis  # empties it, and looks for leaked keys afterwards
     return stores.redis_url
+
+
+@pytest.fixture
+def redis_proxy(redis_url: str) -> Iterator[Proxy]:
+    """A proxy in front of the shared Redis; give `redis_proxy.url` to what is to suffer."""
+    with in_front_of_redis(redis_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def postgres_proxy(database_url: str) -> Iterator[Proxy]:
+    """A proxy in front of this test's database; give `postgres_proxy.url` to what is to suffer."""
+    with in_front_of_postgres(database_url) as proxy:
+        yield proxy

@@ -16,6 +16,8 @@ from typing import Self
 
 import psycopg
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.support.eventually import PAUSE, eventually_now
 from tests.support.net import free_port
@@ -126,7 +128,7 @@ class RedisServer(Server):
 
     def client(self) -> redis.Redis:
         """A client without retries, for arranging and looking; close it or use `with`."""
-        return redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=5, retry=None)
+        return redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=5, retry=Retry(NoBackoff(), 0))
 
     def command(self) -> list[str]:
         settings = [part for key, value in self.options.items() for part in _redis_setting(key, value)]

@@ -20,8 +20,8 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests.support.net import with_database
 from tests.support.binaries import postgres_binaries, valkey_9
+from tests.support.net import with_database
 from tests.support.servers import PostgresServer, RedisServer
 
 _MIGRATIONS = Path(__file__).parents[2] / "redisjobs" / "sql" / "migrations"

@@ -1,0 +1,323 @@
+"""A TCP proxy in front of a store, that can fail in all the ways that networks do.
+
+    with in_front_of_redis(redis_url) as proxy:
+        lost = proxy.lose_reply("finish")          # the script runs, its answer does not arrive
+        worker = connect(proxy.url)
+        ...
+        await lost.happened()
+
+It runs in a thread of its own; every method may be called from sync and async tests alike, and
+has taken effect when it returns. A disturbance of single requests is a `Rule`, which says when it
+was applied. `heal()` takes everything back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Literal, Self, TypeVar
+
+from tests.support.flow import Direction
+from tests.support.link import Link, Orders, reset
+from tests.support.net import Address, postgres_at, redis_at
+from tests.support.rules import Action, Match, Rule, postgres_match, redis_match
+from tests.support.wire import NoWire, PostgresWire, RedisWire, Wire
+
+T = TypeVar("T")
+
+
+class Proxy:
+    """Listens on 127.0.0.1 and dials the server for each connection.
+
+    Args:
+        target: where the server listens.
+        wire: the protocol; `NoWire` where no single requests are to be disturbed (less work).
+        url: the server's URL with another port, that of the proxy.
+        read: what a string means that stands for requests, see `rules`.
+
+    Attributes:
+        requests: the way to the server.
+        replies: the way back.
+    """
+
+    def __init__(
+        self,
+        target: Address,
+        wire: Callable[[], Wire] = NoWire,
+        url: Callable[[int], str] = str,
+        read: Callable[[str | Match | None], Match] = redis_match,
+    ) -> None:
+        self._target, self._wire, self._url, self._read = target, wire, url, read
+        self._guard = _bound(0)  # keeps the port while nobody listens, so that connecting is refused
+        self.port: int = self._guard.getsockname()[1]
+        self._arrivals: Literal["serve", "ignore", "reset"] = "serve"
+        self._listener: asyncio.Server | None = None
+        self._tasks: dict[asyncio.Task[None], Link | None] = {}
+        self._errors: list[BaseException] = []
+        self._accepted = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{self.port}", daemon=True)
+        self._thread.start()
+        self._orders = self._do(Orders)
+        self.requests = Direction(self._do, self._orders.asking)
+        self.replies = Direction(self._do, self._orders.telling)
+        self._await(self._listen)
+
+    @property
+    def url(self) -> str:
+        """The server's URL, by way of this proxy."""
+        return self._url(self.port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections and the thread.
+
+        Raises:
+            Exception: what went wrong inside of the proxy.
+        """
+        self._await(self._close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._guard.close()
+        if self._errors:
+            raise self._errors[0]
+
+    # all connections
+
+    def pause(self) -> None:
+        """Both ways stand still; connections stay open, and new ones open too."""
+        self.requests.pause()
+        self.replies.pause()
+
+    def resume(self) -> None:
+        self.requests.resume()
+        self.replies.resume()
+
+    def reset(self) -> None:
+        """Every open connection gets a RST; new ones are served."""
+        self._do(self._reset_links)
+
+    def swallow_open(self) -> None:
+        """The open connections go silent for good, without a RST; new ones are served."""
+
+        def silence() -> None:
+            for link in self._links():
+                link.deaf = link.mute = True
+
+        self._do(silence)
+
+    def refuse(self) -> None:
+        """New connections are refused, as if no server ran; open ones stay."""
+        self._await(self._unlisten)
+
+    def ignore(self) -> None:
+        """New connections are accepted and never answered."""
+        self._arrive("ignore")
+
+    def reset_arrivals(self) -> None:
+        """New connections are accepted and get a RST at once."""
+        self._arrive("reset")
+
+    def accept(self) -> None:
+        """New connections are served again."""
+        self._arrive("serve")
+        self._await(self._listen)
+
+    def down(self) -> None:
+        """The server is gone: open connections get a RST, new ones are refused."""
+        self.refuse()
+        self.reset()
+
+    def heal(self) -> None:
+        """Take everything back. Connections that lost bytes get a RST: they cannot go on."""
+
+        def forgive() -> None:
+            for rule in self._orders.rules:
+                rule.released.set()
+            self._orders.rules.clear()
+            self._orders.asking.reset()
+            self._orders.telling.reset()
+            self._reset_links(only_holed=True)
+
+        self._do(forgive)
+        self.accept()
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return self._do(lambda: len(self._links()))
+
+    @property
+    def accepted(self) -> int:
+        """How many were accepted since the start."""
+        return self._accepted
+
+    @property
+    def commands(self) -> Counter[str]:
+        """How often each command came by: `XADD`, `EVALSHA`, `COMMIT`."""
+        return self._do(lambda: Counter(self._orders.commands))
+
+    # single requests
+
+    def lose_reply(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+        """The server carries the request out, its reply is dropped and the connection closed.
+
+        Args:
+            what: which requests, see `rules.redis_match` and `rules.postgres_match`.
+            nth: begin with the n-th of them.
+            times: stop after so many; None: never.
+        """
+        return self._add(Action.LOSE_REPLY, what, nth=nth, times=times)
+
+    def mute_reply(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+        """`lose_reply`, but the connection stays open: this and every later reply on it vanish."""
+        return self._add(Action.MUTE, what, nth=nth, times=times)
+
+    def lose_request(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+        """The request never arrives, and the connection is closed."""
+        return self._add(Action.LOSE_REQUEST, what, nth=nth, times=times)
+
+    def hold_request(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+        """The request waits in the proxy until `rule.release()`; what follows it waits behind it."""
+        return self._add(Action.HOLD_REQUEST, what, nth=nth, times=times)
+
+    def hold_reply(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+        """The request is carried out; its reply waits in the proxy until `rule.release()`."""
+        return self._add(Action.HOLD_REPLY, what, nth=nth, times=times)
+
+    def answer(
+        self, error: str, what: str | Match | None = None, *, nth: int = 1, times: int | None = None
+    ) -> Rule:  # fmt: skip
+        """A Redis error in the server's place: `answer("LOADING Redis is loading …")`.
+
+        By default to every request but a client's introduction, until the rule is removed.
+        """
+        canned = f"-{error}\r\n".encode()
+        return self._add(Action.ANSWER, what, nth=nth, times=times, answer=canned)
+
+    def _add(
+        self, action: Action, what: str | Match | None, *, nth: int, times: int | None, answer: bytes = b""
+    ) -> Rule:
+        rule = Rule(action, self._read(what), self._do, nth=nth, times=times, answer=answer)
+        self._do(lambda: self._orders.rules.append(rule))
+        return rule
+
+    # in the proxy's loop
+
+    async def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = await asyncio.start_server(self._arrived, sock=_bound(self.port), backlog=512)
+
+    async def _unlisten(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    async def _arrived(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._accepted += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[task] = None
+        try:
+            await self._serve(task, reader, writer)
+        except (asyncio.CancelledError, OSError):
+            reset(writer)
+        except Exception as error:  # noqa: BLE001 - told at the end of the test, not in a log
+            self._errors.append(error)
+            reset(writer)
+        finally:
+            del self._tasks[task]
+
+    async def _serve(
+        self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if self._arrivals == "reset":
+            reset(writer)
+        elif self._arrivals == "ignore":
+            await reader.read(-1)
+            writer.close()
+        else:
+            self._tasks[task] = link = Link(self._orders, self._wire(), (reader, writer), await self._dial())
+            await link.run()
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._target.path:
+            return await asyncio.open_unix_connection(self._target.path)
+        return await asyncio.open_connection(self._target.host, self._target.port)
+
+    def _reset_links(self, *, only_holed: bool = False) -> None:
+        for task, link in self._tasks.items():
+            if link is not None and (link.holed or not only_holed):
+                link.reset()
+                task.cancel()
+            elif link is None and not only_holed:
+                task.cancel()
+
+    def _links(self) -> list[Link]:
+        return [link for link in self._tasks.values() if link is not None]
+
+    async def _close(self) -> None:
+        await self._unlisten()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports close in the next turn
+
+    # from the test's thread
+
+    def _arrive(self, how: Literal["serve", "ignore", "reset"]) -> None:
+        def change() -> None:
+            self._arrivals = how
+
+        self._do(change)
+
+    def _do(self, change: Callable[[], T]) -> T:
+        """Run in the proxy's loop, and wait for it."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(change())
+            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result(10)
+
+    def _await(self, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """`_do` for a coroutine."""
+        asyncio.run_coroutine_threadsafe(change(), self._loop).result(10)
+
+
+def in_front_of_redis(url: str, *, follow: bool = True) -> Proxy:
+    """A proxy in front of the Redis at this URL.
+
+    Args:
+        follow: read the requests; needed for rules and `commands`.
+    """
+    return Proxy(Address.of_redis(url), RedisWire if follow else NoWire, lambda port: redis_at(url, port))
+
+
+def in_front_of_postgres(url: str, *, follow: bool = True) -> Proxy:
+    """A proxy in front of the Postgres at this URL, for this database."""
+    wire = PostgresWire if follow else NoWire
+    return Proxy(Address.of_postgres(url), wire, lambda port: postgres_at(url, port), postgres_match)
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket on this port of 127.0.0.1, that others of ours may bind as well."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.bind(("127.0.0.1", port))
+    return sock
