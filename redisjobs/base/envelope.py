@@ -1,0 +1,78 @@
+"""The envelope: what of a job travels in Redis, as one msgpack value that no script looks into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from redisjobs.errors import DecodeError
+
+_KEYS = {
+    "idempotency_key": "k",
+    "priority": "p",
+    "max_attempts": "m",
+    "run_at": "r",
+    "expires_at": "e",
+    "tenant_id": "t",
+    "traceparent": "c",
+    "enqueued_by": "b",
+    "headers": "h",
+    "staged_at": "s",
+    "key_window": "w",
+}
+_NAMES = {key: name for name, key in _KEYS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One job as a worker reads it. Moments are microseconds since 1970, `key_window` is in seconds.
+
+    Args:
+        codec: how `payload` is to be read: json, msgpack, or the name of a registered codec.
+        max_attempts: None: the job's definition decides.
+        headers: what the producer put beside the arguments; never arguments.
+    """
+
+    job: str
+    codec: str
+    payload: bytes = field(repr=False)
+    idempotency_key: str | None = None
+    priority: int = 0
+    max_attempts: int | None = None
+    run_at: int | None = None
+    expires_at: int | None = None
+    tenant_id: str | None = None
+    traceparent: str | None = None
+    enqueued_by: str | None = None
+    headers: dict[str, Any] | None = field(default=None, repr=False)
+    staged_at: int | None = None
+    key_window: float | None = None
+
+    def pack(self) -> bytes:
+        """The bytes for the `jobs` hash; what is at its default is left out."""
+        extras = {
+            key: value for name, key in _KEYS.items() if (value := getattr(self, name)) is not None and value != 0
+        }
+        packed: bytes = msgpack.packb([self.job, self.codec, self.payload, extras])
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Envelope:
+        """The envelope in `packed`.
+
+        Raises:
+            DecodeError: it is none; its text says what is wrong and shows nothing of the content.
+        """
+        try:
+            job, codec, payload, extras = msgpack.unpackb(packed)
+            if not extras:
+                envelope = cls(job, codec, payload)
+            else:
+                envelope = cls(job, codec, payload, **{_NAMES[key]: extras[key] for key in extras if key in _NAMES})
+        except Exception as error:  # noqa: BLE001  # whatever these bytes make msgpack raise
+            raise DecodeError(f"this is no envelope ({type(error).__name__}, {len(packed)} bytes)") from None
+        if type(job) is not str or type(codec) is not str or type(payload) is not bytes:
+            raise DecodeError("this is no envelope: job and codec must be text, and the payload bytes")
+        return envelope

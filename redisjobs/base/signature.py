@@ -1,0 +1,215 @@
+"""A body's signature: binds a call's arguments, and brings a payload back to arguments."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from redisjobs.base.annotations import annotations_of, resolve, shape_of
+from redisjobs.base.plain import Refusal
+from redisjobs.base.shapes import ANY, Shape
+from redisjobs.errors import ArgumentsError, ConfigurationError, DecodeError
+
+_REFUSED_KINDS: dict[object, str] = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only: arguments travel by name, so leave out the `/`",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of positional arguments: declare one list instead",
+}
+
+
+class Signature:
+    """The parameters of a body, apart from its context.
+
+    Args:
+        name: of the job, for the texts of errors.
+        context: the class whose annotation on the first parameter asks for the context.
+        local: names that annotations may use besides the module's, for a body declared inside a function.
+
+    Raises:
+        ConfigurationError: a parameter that cannot be passed by name.
+    """
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], context: type, local: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        self._function = function
+        self._context = context
+        self._local = dict(local or {})
+        self._declared = _signature_of(function)
+        first = next(iter(self._declared.parameters), None)
+        for parameter in self._declared.parameters.values():
+            why = _REFUSED_KINDS.get(parameter.kind)
+            if why and not (parameter.name == first and parameter.kind is inspect.Parameter.POSITIONAL_ONLY):
+                raise ConfigurationError(f"job {name!r}: the parameter {parameter.name!r} {why}")
+
+    @cached_property
+    def takes_context(self) -> bool:
+        """Whether the body's first parameter is for its context."""
+        first = next(iter(self._declared.parameters.values()), None)
+        if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+            return False
+        hint = self._hints.get(first.name)
+        if isinstance(hint, type) and issubclass(hint, self._context):
+            return True
+        text = getattr(hint, "__forward_arg__", hint)
+        return isinstance(text, str) and text.rpartition(".")[2] == self._context.__name__
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, as plain data. Defaults are left to the worker.
+
+        Raises:
+            ArgumentsError: they do not fit.
+            EncodeError: one of them cannot travel.
+        """
+        plan = self._plan
+        try:
+            bound = plan.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise ArgumentsError(f"job {self.name!r}: {error}; it takes {plan.shown}") from None
+        extra: dict[str, Any] = bound.pop(plan.rest, {}) if plan.rest else {}
+        if not plan.writes:
+            return {**bound, **extra}
+        return {name: self._write(name, value) for name, value in {**bound, **extra}.items()}
+
+    def arguments(self, data: Any) -> dict[str, Any]:
+        """The arguments by name, from a decoded payload: an object of names, or an array of positions.
+
+        Raises:
+            DecodeError: they do not fit this release of the job. The text shows no value.
+        """
+        plan = self._plan
+        if type(data) is not dict:
+            data = self._by_name(data)
+        names = data.keys()
+        if not (plan.required <= names and (plan.rest or names <= plan.names)):
+            raise self._misfit(names)
+        if not plan.reads:
+            return data  # type: ignore[no-any-return]  # a dict of names, seen above
+        return {name: self._read(name, value) for name, value in data.items()}
+
+    def write_result(self, value: Any) -> Any:
+        """The plain data of what the body returned.
+
+        Raises:
+            EncodeError: it cannot travel.
+        """
+        try:
+            return self._result.write(value)
+        except Refusal as refusal:
+            raise refusal.as_error("the result") from None
+
+    def read_result(self, data: Any) -> Any:
+        """What the body returned, from plain data.
+
+        Raises:
+            DecodeError: it does not fit the annotation.
+        """
+        return _guarded(self._result, data, f"the result of job {self.name!r}")
+
+    def _write(self, name: str, value: Any) -> Any:
+        try:
+            return self._plan.shape(name).write(value)
+        except Refusal as refusal:
+            raise refusal.as_error(name) from None
+
+    def _read(self, name: str, data: Any) -> Any:
+        shape = self._plan.shape(name)
+        return _guarded(shape, data, f"the argument {name[:60]!r} of job {self.name!r}") if shape.reads else data
+
+    def _by_name(self, data: Any) -> dict[str, Any]:
+        if type(data) is not list:
+            raise DecodeError(f"arguments of job {self.name!r} must be an object or an array, not {_kind(data)}")
+        names = list(self._plan.parameters)
+        if len(data) > len(names):
+            raise DecodeError(f"job {self.name!r} takes {len(names)} arguments, and {len(data)} came")
+        return dict(zip(names, data, strict=False))
+
+    def _misfit(self, names: Any) -> DecodeError:
+        missing = sorted(self._plan.required - names)
+        unknown = [] if self._plan.rest else sorted(str(name)[:60] for name in names - self._plan.names)
+        parts = [f"without {', '.join(missing)}"] if missing else []
+        parts += [f"with the unknown {', '.join(unknown[:10])}"] if unknown else []
+        return DecodeError(f"arguments came {' and '.join(parts)}: they do not fit job {self.name!r} in this release")
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        function = inspect.unwrap(self._function)
+        return resolve(annotations_of(function), getattr(function, "__globals__", {}), self._local)
+
+    @cached_property
+    def _result(self) -> Shape:
+        return shape_of(self._hints["return"]) if "return" in self._hints else ANY
+
+    @cached_property
+    def _plan(self) -> _Plan:
+        parameters = list(self._declared.parameters.values())[1 if self.takes_context else 0 :]
+        return _Plan.of(self._declared.replace(parameters=parameters), self._hints)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What binding needs, worked out once.
+
+    Args:
+        parameters: the shape of each, without the one that takes all other names.
+        rest: the name of that one, and the shape of what it takes.
+    """
+
+    signature: inspect.Signature
+    parameters: dict[str, Shape]
+    rest: str
+    rest_shape: Shape
+    required: frozenset[str]
+    names: frozenset[str]
+    writes: bool
+    reads: bool
+
+    @classmethod
+    def of(cls, signature: inspect.Signature, hints: Mapping[str, Any]) -> _Plan:
+        rest = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), "")
+        named = [each for each in signature.parameters.values() if each.name != rest]
+        shapes = {each.name: shape_of(hints[each.name]) if each.name in hints else ANY for each in named}
+        rest_shape = shape_of(hints[rest]) if rest in hints else ANY
+        return cls(
+            signature=signature,
+            parameters=shapes,
+            rest=rest,
+            rest_shape=rest_shape,
+            required=frozenset(each.name for each in named if each.default is each.empty),
+            names=frozenset(shapes),
+            writes=any(shape.writes for shape in (*shapes.values(), rest_shape)),
+            reads=any(shape.reads for shape in (*shapes.values(), rest_shape)),
+        )
+
+    def shape(self, name: str) -> Shape:
+        """The shape of an argument."""
+        return self.parameters.get(name, self.rest_shape)
+
+    @property
+    def shown(self) -> str:
+        """The parameters as a reader knows them."""
+        return f"({', '.join(self.parameters)}{', **' + self.rest if self.rest else ''})"
+
+
+def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        import annotationlib  # noqa: PLC0415  # new in 3.14
+
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _guarded(shape: Shape, data: Any, what: str) -> Any:
+    try:
+        return shape.read(data)
+    except Exception as error:  # noqa: BLE001  # a class of the user's, built from data of any age
+        raise DecodeError(f"{what} does not fit its annotation in this release ({type(error).__name__})") from None
+
+
+def _kind(data: Any) -> str:
+    names = {str: "a text", type(None): "null", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(data), f"a {type(data).__name__}")

@@ -1,0 +1,74 @@
+"""What a body may know about its own attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redisjobs.base.ids import new_id
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Context:
+    """One attempt of one job. A body whose first parameter is a `Context` is given it.
+
+    Args:
+        attempt: counted from 1; a hand-back at a shutdown does not count.
+        deadline: when `timeout` ends this attempt, in `time.monotonic()` seconds; None: never.
+        draining: is set when the worker shuts down: end soon, or be handed back.
+        headers: what the producer put beside the arguments.
+
+    The moments are in UTC: `staged_at` by Postgres time, `run_at` and `expires_at` as the producer asked.
+    """
+
+    job_id: str
+    job: str
+    queue: str = "default"
+    attempt: int = 1
+    max_attempts: int = 1
+    idempotency_key: str | None = None
+    priority: int = 0
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    tenant_id: str | None = None
+    traceparent: str | None = None
+    enqueued_by: str | None = None
+    headers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    staged_at: datetime | None = None
+    deadline: float | None = None
+    draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
+
+    def remaining(self) -> float | None:
+        """Seconds until the timeout ends this attempt, never below 0; None: it has no timeout."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    @classmethod
+    def detached(cls, job: str, queue: str = "default") -> Context:
+        """A stand-in for a body that is called directly, outside any worker."""
+        return cls(job_id=str(new_id()), job=job, queue=queue)
+
+
+def moment(micros: int | None) -> datetime | None:
+    """The UTC moment of an envelope's microseconds since 1970, exact to the microsecond."""
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+
+
+def micros(moment: datetime) -> int:
+    """The microseconds since 1970 of an aware moment, exact."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+running: ContextVar[Context | None] = ContextVar("redisjobs_running", default=None)
+"""The attempt that runs here; the worker sets it around a body."""
+
+
+def current() -> Context | None:
+    """The context of the attempt that runs here; None outside a body."""
+    return running.get()

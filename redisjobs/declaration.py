@@ -1,0 +1,98 @@
+"""What a job declares about itself, checked where it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from redisjobs.backoff import DEFAULT, Backoff, Retry, Rule, check_retry
+from redisjobs.base.durations import Duration, optional
+from redisjobs.call import check_job, check_max_attempts, check_priority, check_queue
+from redisjobs.errors import OptionError
+
+Errors = type[BaseException] | Sequence[type[BaseException]]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The options of `@app.job(...)`. Durations are seconds or timedeltas; after the checks they are seconds.
+
+    Args:
+        max_attempts: in all, the first one included.
+        retry: a Backoff, a list of delays (its last repeats), or f(attempt, error) -> seconds.
+        retry_on: only these errors are retried; empty: all are.
+        give_up_on: these errors never are.
+        timeout: of each attempt; None: none.
+        priority: of calls that name none, -100 to 100.
+        result_ttl: how long the result is kept for `handle.result()`; None: not at all.
+        retention: how long the finished job stays visible; None: as long as the relay keeps all.
+
+    Raises:
+        OptionError: an option out of its range.
+    """
+
+    name: str
+    queue: str = "default"
+    max_attempts: int = 20
+    retry: Retry = DEFAULT
+    retry_on: Errors = ()
+    give_up_on: Errors = ()
+    timeout: Duration | None = None
+    priority: int = 0
+    result_ttl: Duration | None = None
+    retention: Duration | None = None
+
+    def __post_init__(self) -> None:
+        check_job(self.name)
+        check_queue(self.queue)
+        check_max_attempts(self.max_attempts)
+        check_priority(self.priority)
+        self._put("retry", check_retry(self.retry))
+        self._put("retry_on", _errors("retry_on", self.retry_on))
+        self._put("give_up_on", _errors("give_up_on", self.give_up_on))
+        for option in ("timeout", "result_ttl", "retention"):
+            self._put(option, optional(option, getattr(self, option)))
+
+    def _put(self, option: str, value: object) -> None:
+        object.__setattr__(self, option, value)
+
+    @property
+    def retry_rule(self) -> Backoff | tuple[float, ...] | Rule:
+        """The retry rule, with a list's delays in seconds."""
+        return cast("Backoff | tuple[float, ...] | Rule", self.retry)
+
+    @property
+    def retried_errors(self) -> tuple[type[BaseException], ...]:
+        """The errors of `retry_on`."""
+        return cast("tuple[type[BaseException], ...]", self.retry_on)
+
+    @property
+    def fatal_errors(self) -> tuple[type[BaseException], ...]:
+        """The errors of `give_up_on`."""
+        return cast("tuple[type[BaseException], ...]", self.give_up_on)
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The timeout in seconds."""
+        return cast("float | None", self.timeout)
+
+    @property
+    def result_ttl_s(self) -> float | None:
+        """The time for which a result is kept, in seconds."""
+        return cast("float | None", self.result_ttl)
+
+    @property
+    def retention_s(self) -> float | None:
+        """The time for which the finished job stays visible, in seconds."""
+        return cast("float | None", self.retention)
+
+
+def _errors(name: str, errors: object) -> tuple[type[BaseException], ...]:
+    listed = (errors,) if isinstance(errors, type) else errors
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        raise OptionError(name, errors, "is no list of exceptions: pass for example (ConnectionError, TimeoutError)")
+    for each in listed:
+        if not isinstance(each, type) or not issubclass(each, BaseException):
+            raise OptionError(name, each, "is no class of exceptions: pass for example ConnectionError")
+    return tuple(listed)

@@ -1,0 +1,281 @@
+"""A declared job: a function that can also be called later, with the same arguments and types."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from redisjobs import backoff
+from redisjobs.base import connections
+from redisjobs.base.codec import Codecs
+from redisjobs.base.durations import Duration
+from redisjobs.base.ids import new_id
+from redisjobs.base.signature import Signature
+from redisjobs.call import Call, Handle, Options, as_seconds, headers_text
+from redisjobs.context import Context, current, running
+from redisjobs.declaration import Declaration
+from redisjobs.errors import ConfigurationError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Door(Protocol):
+    """Where the calls of a job go in: the app."""
+
+    @property
+    def codecs(self) -> Codecs: ...
+
+    @overload
+    def enqueue_one(self, connection: connections.Sync, call: Call[R]) -> Handle[R]: ...
+    @overload
+    def enqueue_one(self, connection: connections.Async, call: Call[R]) -> Awaitable[Handle[R]]: ...
+
+    async def enqueue_direct_one(self, call: Call[R]) -> Handle[R]: ...
+
+
+class Caller(Generic[P, R]):
+    """Makes calls of one job, with options that are fixed beforehand."""
+
+    def __init__(self, job: Job[P, R] | None, options: Options) -> None:
+        self._job: Job[P, R] = self if job is None else job  # type: ignore[assignment]  # only a Job passes None
+        self._options = options
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The call as a value: arguments encoded, options checked, nothing sent.
+
+        Raises:
+            ArgumentsError: the arguments do not fit the signature.
+            EncodeError: a value cannot travel, or the whole is above 1 MiB.
+        """
+        return self._job.make_call(self._options, args, kwargs)
+
+    @overload
+    def enqueue(self, connection: connections.Sync, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    @overload
+    def enqueue(self, connection: connections.Async, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[Handle[R]]: ...
+    def enqueue(
+        self, connection: connections.Sync | connections.Async, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R] | Awaitable[Handle[R]]:
+        """Stage the call in the caller's own transaction: committing it is enqueuing.
+
+        On an async connection the answer is to be awaited. Nothing is committed here. What is refused is refused
+        before a statement is sent, so the transaction stays usable.
+
+        Raises:
+            EnqueueError: the call cannot be staged; nothing was written.
+            ConfigurationError: the schema is missing.
+        """
+        return self._job.door.enqueue_one(connection, self.call(*args, **kwargs))
+
+    async def enqueue_direct(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Put the call straight into Redis, in no transaction.
+
+        Not what `enqueue` promises: it runs even if your transaction rolls back, and it is lost if Redis loses
+        its data before the job has ended.
+
+        Raises:
+            EnqueueError: the call was refused; nothing was written.
+            BrokerUnavailable: Redis does not answer; the job may be there all the same.
+        """
+        return await self._job.door.enqueue_direct_one(self.call(*args, **kwargs))
+
+
+class BoundJob(Caller[P, R]):
+    """A job with options for its calls, as `using` answers it."""
+
+
+class Job(Caller[P, R]):
+    """A function declared as a job.
+
+    `job(...)` runs the function here and now; `job.enqueue(connection, ...)` has a worker run it.
+    """
+
+    def __init__(self, function: Callable[..., Any], declaration: Declaration, door: Door) -> None:
+        _check_function(declaration.name, function)
+        super().__init__(None, Options())
+        self.function = function
+        self.declaration = declaration
+        self.door = door
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = Signature(declaration.name, function, Context, _locals_of(function))
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", declaration.name)
+        self.__wrapped__ = function
+
+    def __repr__(self) -> str:
+        return f"<job {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name under which rows and workers know it."""
+        return self.declaration.name
+
+    @property
+    def queue(self) -> str:
+        """The queue of calls that name none."""
+        return self.declaration.queue
+
+    def using(
+        self,
+        *,
+        queue: str | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        window: Duration | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        tenant: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        enqueued_by: str | None = None,
+    ) -> BoundJob[P, R]:
+        """The job with options for its calls, apart from its arguments: what they mean is told at `Options`.
+
+        Raises:
+            OptionError: an option out of its range.
+        """
+        options = Options(
+            queue=queue,
+            delay=delay,
+            run_at=run_at,
+            idempotency_key=idempotency_key,
+            window=window,
+            priority=priority,
+            max_attempts=max_attempts,
+            expires=expires,
+            tenant=tenant,
+            headers=headers,
+            enqueued_by=enqueued_by,
+        )
+        return BoundJob(self, options)
+
+    def make_call(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R]:
+        """The call with these options and arguments."""
+        codec, payload = self.door.codecs.encode(self.signature.bind(args, kwargs))
+        expires = options.expires
+        return Call(
+            id=new_id(),
+            job=self.name,
+            queue=options.queue or self.queue,
+            codec=codec,
+            payload=payload,
+            idempotency_key=options.idempotency_key,
+            key_window=as_seconds(options.window),
+            priority=self.declaration.priority if options.priority is None else options.priority,
+            max_attempts=options.max_attempts,
+            run_at=options.run_at,
+            delay=as_seconds(options.delay),
+            expires_at=expires if isinstance(expires, datetime) else None,
+            expires_in=None if isinstance(expires, datetime) else as_seconds(expires),
+            tenant_id=options.tenant,
+            traceparent=traceparent(),
+            enqueued_by=options.enqueued_by,
+            headers=headers_text(options.headers),
+        )
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function's first parameter is for the context."""
+        return self.signature.takes_context
+
+    def arguments(self, codec: str, payload: bytes) -> dict[str, Any]:
+        """The function's arguments by name, from a payload; the context is not among them.
+
+        Raises:
+            DecodeError: the payload cannot be read or does not fit. The text shows no argument.
+        """
+        return self.signature.arguments(self.door.codecs.decode(codec, payload))
+
+    def invoke(self, context: Context, arguments: dict[str, Any]) -> Any:
+        """Call the function: what it returns, and for an async one its coroutine."""
+        if self.signature.takes_context:
+            return self.function(context, **arguments)
+        return self.function(**arguments)
+
+    def encode_result(self, value: Any) -> tuple[str, bytes]:
+        """Codec and payload of what the function returned.
+
+        Raises:
+            EncodeError: it cannot travel.
+        """
+        return self.door.codecs.encode(self.signature.write_result(value), "the result")
+
+    def decode_result(self, codec: str, payload: bytes) -> R:
+        """What the function returned.
+
+        Raises:
+            DecodeError: it cannot be read.
+        """
+        result: R = self.signature.read_result(self.door.codecs.decode(codec, payload))
+        return result
+
+    def retries(self, error: BaseException) -> bool:
+        """Whether an attempt that ended in this error is worth another one."""
+        declared = self.declaration
+        if isinstance(error, declared.fatal_errors):
+            return False
+        return not declared.retried_errors or isinstance(error, declared.retried_errors)
+
+    def delay_after(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait after this attempt (from 1); never raises."""
+        return backoff.delay_after(self.declaration.retry_rule, attempt, error)
+
+    def _call_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.takes_context:
+            return self.function(*args, **kwargs)
+        context = current() or Context.detached(self.name, self.queue)
+        return self.function(context, *args, **kwargs)
+
+
+class AsyncJob(Job[P, R]):
+    """A job whose function is async."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Run the function here, not as a job; one that takes a context gets the current or a detached one."""
+        coroutine: Coroutine[Any, Any, R] = self._call_here(args, kwargs)
+        return coroutine
+
+
+class SyncJob(Job[P, R]):
+    """A job whose function is an ordinary one; a worker runs it in a thread."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here, not as a job; one that takes a context gets the current or a detached one."""
+        result: R = self._call_here(args, kwargs)
+        return result
+
+
+def traceparent() -> str | None:
+    """The W3C trace context of the current OpenTelemetry span, else that of the job that runs here."""
+    trace = sys.modules.get("opentelemetry.trace")  # whoever has a span has imported it
+    if trace is not None:
+        span = trace.get_current_span().get_span_context()
+        if span.is_valid:
+            return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+    context = running.get()
+    return None if context is None else context.traceparent
+
+
+def _check_function(name: str, function: object) -> None:
+    if not inspect.isroutine(function):
+        raise ConfigurationError(f"job {name!r}: @app.job declares a function, not a {type(function).__name__}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"job {name!r}: a generator yields to nobody here: return one value, or enqueue more jobs"
+        )
+
+
+def _locals_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names around a function declared inside another one, for its annotations."""
+    if "<locals>" not in getattr(function, "__qualname__", ""):
+        return {}
+    frame = sys._getframe(1)  # noqa: SLF001  # the only way to the names around a declaration
+    module = getattr(function, "__module__", None)
+    while frame.f_back is not None and frame.f_globals.get("__name__") != module:
+        frame = frame.f_back
+    return dict(frame.f_locals) if frame.f_globals.get("__name__") == module else {}
