@@ -70,13 +70,15 @@ def check_retry(retry: object) -> Backoff | tuple[float, ...] | Rule:
     Raises:
         OptionError: it is neither a Backoff nor a list of delays nor a callable.
     """
+    given = retry
     if isinstance(retry, Backoff):
         return retry
     if callable(retry):
-        return retry
-    if isinstance(retry, Sequence) and not isinstance(retry, str) and retry:
-        return tuple(seconds(f"retry[{index}]", delay) for index, delay in enumerate(retry))
-    raise OptionError("retry", retry, "is no rule: pass a Backoff, a list of delays, or f(attempt, error) -> seconds")
+        return cast(Rule, retry)
+    if isinstance(retry, (list, tuple)) and retry:
+        delays = cast(Sequence[object], retry)
+        return tuple(seconds(f"retry[{index}]", delay) for index, delay in enumerate(delays))
+    raise OptionError("retry", given, "is no rule: pass a Backoff, a list of delays, or f(attempt, error) -> seconds")
 
 
 def delay_after(retry: Backoff | tuple[float, ...] | Rule, attempt: int, error: BaseException) -> float:
@@ -86,7 +88,7 @@ def delay_after(retry: Backoff | tuple[float, ...] | Rule, attempt: int, error: 
     """
     if isinstance(retry, Backoff):
         return retry.delay(attempt)
-    if isinstance(retry, tuple):
+    if not callable(retry):
         return retry[min(max(attempt, 1), len(retry)) - 1]
     try:
         return seconds("the delay of the retry rule", retry(attempt, error))

@@ -60,6 +60,10 @@ class Options:
             check_queue(self.queue)
         self._check_times()
         self._check_key()
+        if self.headers is not None and not _is_mapping(self.headers):
+            raise OptionError(
+                "headers", type(self.headers).__name__, "is no mapping: pass names with plain JSON values"
+            )
         if self.priority is not None:
             check_priority(self.priority)
         if self.max_attempts is not None:
@@ -205,8 +209,6 @@ def headers_text(headers: Mapping[str, Any] | None) -> str | None:
     """
     if headers is None:
         return None
-    if not isinstance(headers, Mapping):
-        raise EncodeError("headers", "must be a mapping from names to plain JSON values")
     text = write_json(dict(headers), "headers")
     if len(text.encode()) > HEADERS_BYTES:
         raise EncodeError("headers", f"have {len(text.encode())} bytes as JSON: pass at most {HEADERS_BYTES}")
@@ -236,6 +238,10 @@ def _check_text(name: str, text: object, *, least: int, most: int) -> None:
     if not _is_writable(text):
         why = "has a NUL character or a lone surrogate, which no database can store: leave it out"
         raise OptionError(name, _short(text), why)
+
+
+def _is_mapping(headers: object) -> bool:
+    return isinstance(headers, Mapping)
 
 
 def _is_writable(text: str) -> bool:

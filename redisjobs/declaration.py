@@ -88,11 +88,12 @@ class Declaration:
         return cast("float | None", self.retention)
 
 
-def _errors(name: str, errors: object) -> tuple[type[BaseException], ...]:
-    listed = (errors,) if isinstance(errors, type) else errors
-    if not isinstance(listed, Sequence) or isinstance(listed, str):
-        raise OptionError(name, errors, "is no list of exceptions: pass for example (ConnectionError, TimeoutError)")
-    for each in listed:
-        if not isinstance(each, type) or not issubclass(each, BaseException):
-            raise OptionError(name, each, "is no class of exceptions: pass for example ConnectionError")
-    return tuple(listed)
+def _errors(name: str, errors: Errors) -> tuple[type[BaseException], ...]:
+    return tuple([_error(name, each) for each in ([errors] if isinstance(errors, type) else errors)])
+
+
+def _error(name: str, error: object) -> type[BaseException]:
+    given = error
+    if isinstance(error, type) and issubclass(error, BaseException):
+        return error
+    raise OptionError(name, given, "is no class of exceptions: pass for example ConnectionError, or a list of such")

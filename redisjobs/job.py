@@ -274,8 +274,8 @@ def _locals_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The names around a function declared inside another one, for its annotations."""
     if "<locals>" not in getattr(function, "__qualname__", ""):
         return {}
-    frame = sys._getframe(1)  # noqa: SLF001  # the only way to the names around a declaration
+    frame = inspect.currentframe()
     module = getattr(function, "__module__", None)
-    while frame.f_back is not None and frame.f_globals.get("__name__") != module:
+    while frame is not None and frame.f_globals.get("__name__") != module:
         frame = frame.f_back
-    return dict(frame.f_locals) if frame.f_globals.get("__name__") == module else {}
+    return {} if frame is None else dict(frame.f_locals)

@@ -203,19 +203,22 @@ def _needed(name: str, url: str | None) -> str:
 
 
 def _queues(names: object) -> tuple[str, ...]:
-    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
-        raise OptionError("queues", names, 'is no list of queue names: pass for example ["default"]')
-    for name in names:
+    given = names
+    if not isinstance(names, (list, tuple)) or not names:
+        raise OptionError("queues", given, 'is no list of queue names: pass for example ["default"]')
+    listed = cast(Sequence[str], names)
+    for name in listed:
         if not _matches(_PATTERN, name):
             raise OptionError("queues", name, "is no queue name: pass letters, digits and _.:-, or a glob of them")
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(listed))
 
 
 def _concurrency(slots: object) -> int | dict[str, int]:
     if isinstance(slots, Mapping):
-        if not slots:
-            raise OptionError("concurrency", slots, 'names no queue: pass a number, or for example {"default": 10}')
-        return {queue: whole(f"concurrency[{queue!r}]", number, most=100_000) for queue, number in slots.items()}
+        named = cast(Mapping[str, object], slots)
+        if not named:
+            raise OptionError("concurrency", named, 'names no queue: pass a number, or for example {"default": 10}')
+        return {queue: whole(f"concurrency[{queue!r}]", number, most=100_000) for queue, number in named.items()}
     return whole("concurrency", slots, most=100_000)
 
 

@@ -125,15 +125,16 @@ class Shapes:
         return self._records[annotation]
 
     def _make(self, annotation: Any, cls: Any) -> Shape:
+        kinds: tuple[Any, ...] = cls.__mro__
         if is_typeddict(cls):
             return self._record(DictRecord, annotation, cls)
-        if issubclass(cls, Enum):
+        if Enum in kinds:
             return EnumShape(cls)
         if hasattr(cls, "model_fields") and hasattr(cls, "model_validate"):
             return self._model(cls)
         if dataclasses.is_dataclass(cls):
             return self._record(DataclassRecord, annotation, cls)
-        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        if tuple in kinds and hasattr(cls, "_fields"):
             return self._record(TupleRecord, annotation, cls)
         if hasattr(cls, "__get_pydantic_core_schema__") or (self._foreign and cls not in _ITEMS and cls not in _MAPS):
             return ModelField(annotation)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeGuard
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -51,7 +51,7 @@ class Refusal(Exception):
         return EncodeError(path or "the value", self.why)
 
 
-def is_json(value: Any, depth: int = 0) -> bool:
+def is_json(value: object, depth: int = 0) -> bool:
     """Whether JSON carries this value exactly; if not, msgpack does.
 
     Raises:
@@ -63,6 +63,21 @@ def is_json(value: Any, depth: int = 0) -> bool:
     if depth > DEEPEST:
         raise Refusal(f"is nested deeper than {DEEPEST} levels, or contains itself: pass flatter data")
     return check(value, depth)
+
+
+def kind_of(value: object) -> type[Any]:
+    """Its very type, whatever it says itself."""
+    return type(value)
+
+
+def is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
+    """Whether it is a dict and not a kind of it."""
+    return type(value) is dict
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether it is a list and not a kind of it."""
+    return type(value) is list
 
 
 def write_json(value: Any, name: str) -> str:
@@ -196,9 +211,10 @@ def zone_of(zone: tzinfo) -> str | tuple[timedelta, str | None]:
         Refusal: a zone of another kind whose offset changes over the year.
     """
     if isinstance(zone, ZoneInfo):
-        if zone.key is None:
+        key: str | None = zone.key  # none, if it was read from a file
+        if not key:
             raise Refusal("has a ZoneInfo without a key: make it by ZoneInfo('Area/City')")
-        return zone.key
+        return key
     offset = zone.utcoffset(None)
     if offset is None:
         raise Refusal(f"has a time zone of type {type(zone).__qualname__}: use zoneinfo.ZoneInfo or datetime.timezone")

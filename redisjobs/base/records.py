@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from redisjobs.base.plain import Refusal
+from redisjobs.base.plain import Refusal, is_dict, is_list
 from redisjobs.base.shapes import Shape, deeper
 
 Find = Callable[[Any], Shape]
@@ -55,7 +55,7 @@ class Record(Shape):
         return written
 
     def read(self, data: Any) -> Any:
-        return self.build(self.read_fields(data)) if type(data) is dict else data
+        return self.build(self.read_fields(data)) if is_dict(data) else data
 
     def read_fields(self, data: Mapping[Any, Any]) -> dict[str, Any]:
         """The values of these fields."""
@@ -115,9 +115,7 @@ class TupleRecord(Record):
         return dict(zip(value._fields, value, strict=True))
 
     def read(self, data: Any) -> Any:
-        if type(data) is list:
-            data = dict(zip(self.fields, data, strict=False))
-        return super().read(data)
+        return super().read(dict(zip(self.fields, data, strict=False)) if is_list(data) else data)
 
 
 class DictRecord(Record):
@@ -165,7 +163,7 @@ class EnumShape(Shape):
 
     def __init__(self, cls: type[Enum]) -> None:
         self._cls = cls
-        kinds = {type(member.value) for member in cls.__members__.values()} or {int}
+        kinds: set[type] = {type(member.value) for member in cls.__members__.values()} or {int}
         self._by_value = kinds <= {str, int}
         self.kinds = frozenset(kinds) if self._by_value else frozenset({str})
 

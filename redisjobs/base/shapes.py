@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from redisjobs.base.plain import DEEPEST, Refusal, Tagged, key_part
+from redisjobs.base.plain import DEEPEST, Refusal, Tagged, is_dict, key_part, kind_of
 
 
 class Shape:
@@ -58,7 +58,7 @@ class Leaf(Plain):
         super().__init__(kind)
         self._sources = sources
 
-    def read(self, data: Any) -> Any:
+    def read(self, data: object) -> Any:
         parse = self._sources.get(type(data))
         return data if parse is None else parse(data)
 
@@ -108,10 +108,11 @@ class Items(Plain):
         return written
 
     def read(self, data: Any) -> Any:
-        if type(data) not in self.kinds and type(data) is not list:
+        kind = kind_of(data)
+        if kind not in self.kinds and kind is not list:
             return data
         items = [self._item.read(each) for each in data] if self._item.reads else data
-        return _rebuilt(data, items) if type(data) in self.kinds else self._target(items)
+        return _rebuilt(data, items) if kind in self.kinds else self._target(items)
 
 
 class Fixed(Plain):
@@ -125,25 +126,17 @@ class Fixed(Plain):
         self.writes = any(place.writes for place in places)
 
     def write(self, value: Any, depth: int = 0) -> Any:
-        if type(value) is not tuple or not self.writes:
+        if not self.writes or not self.claims(value):
             return value
         if len(value) != len(self._places):
             raise Refusal(f"has {len(value)} items, and its annotation {len(self._places)}")
-        return tuple(_write_at(place, each, depth, f"[{at}]") for at, (place, each) in enumerate(_zip(self, value)))
+        pairs = enumerate(zip(self._places, value, strict=True))
+        return tuple([_write_at(place, each, depth, f"[{index}]") for index, (place, each) in pairs])
 
     def read(self, data: Any) -> Any:
-        if type(data) not in (tuple, list):
+        if not isinstance(data, (tuple, list)):
             return data
-        return tuple([place.read(each) for place, each in _zip(self, data)])
-
-    @property
-    def places(self) -> list[Shape]:
-        """The shape of each place."""
-        return self._places
-
-
-def _zip(shape: Fixed, values: Any) -> list[tuple[Shape, Any]]:
-    return list(zip(shape.places, values, strict=True))
+        return tuple([place.read(each) for place, each in zip(self._places, cast(list[Any], data), strict=True)])
 
 
 class Map(Plain):
@@ -156,7 +149,7 @@ class Map(Plain):
         self.reads = key.reads or value.reads
 
     def write(self, value: Any, depth: int = 0) -> Any:
-        if type(value) is not dict or not self.writes:
+        if not self.writes or not self.claims(value):
             return value
         return {
             self._key.write(key, depth): _write_at(self._value, each, depth, key_part(key))
@@ -164,7 +157,7 @@ class Map(Plain):
         }
 
     def read(self, data: Any) -> Any:
-        if type(data) is not dict:
+        if not is_dict(data):
             return data
         return {self._key.read(key): self._value.read(value) for key, value in data.items()}
 

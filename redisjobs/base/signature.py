@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from redisjobs.base.annotations import annotations_of, resolve, shape_of
-from redisjobs.base.plain import Refusal
+from redisjobs.base.plain import Refusal, is_dict, is_list
 from redisjobs.base.shapes import ANY, Shape
 from redisjobs.errors import ArgumentsError, ConfigurationError, DecodeError
+
+_REMEMBERED = 64
 
 _REFUSED_KINDS: dict[object, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only: arguments travel by name, so leave out the `/`",
@@ -66,14 +68,16 @@ class Signature:
             EncodeError: one of them cannot travel.
         """
         plan = self._plan
+        bound = dict(zip(plan.positional, args, strict=False)) | kwargs
+        if len(bound) != len(args) + len(kwargs) or not plan.fits(bound):
+            self._explain(args, kwargs)
+        return {name: self._write(name, value) for name, value in bound.items()} if plan.writes else bound
+
+    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
-            bound = plan.signature.bind(*args, **kwargs).arguments
+            self._plan.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentsError(f"job {self.name!r}: {error}; it takes {plan.shown}") from None
-        extra: dict[str, Any] = bound.pop(plan.rest, {}) if plan.rest else {}
-        if not plan.writes:
-            return {**bound, **extra}
-        return {name: self._write(name, value) for name, value in {**bound, **extra}.items()}
+            raise ArgumentsError(f"job {self.name!r}: {error}; it takes {self._plan.shown}") from None
 
     def arguments(self, data: Any) -> dict[str, Any]:
         """The arguments by name, from a decoded payload: an object of names, or an array of positions.
@@ -82,14 +86,10 @@ class Signature:
             DecodeError: they do not fit this release of the job. The text shows no value.
         """
         plan = self._plan
-        if type(data) is not dict:
-            data = self._by_name(data)
-        names = data.keys()
-        if not (plan.required <= names and (plan.rest or names <= plan.names)):
-            raise self._misfit(names)
-        if not plan.reads:
-            return data  # type: ignore[no-any-return]  # a dict of names, seen above
-        return {name: self._read(name, value) for name, value in data.items()}
+        named: dict[str, Any] = data if is_dict(data) else self._by_name(data)
+        if not plan.fits(named):
+            raise self._misfit(named.keys())
+        return {name: self._read(name, value) for name, value in named.items()} if plan.reads else named
 
     def write_result(self, value: Any) -> Any:
         """The plain data of what the body returned.
@@ -121,11 +121,11 @@ class Signature:
         return _guarded(shape, data, f"the argument {name[:60]!r} of job {self.name!r}") if shape.reads else data
 
     def _by_name(self, data: Any) -> dict[str, Any]:
-        if type(data) is not list:
+        if not is_list(data):
             raise DecodeError(f"arguments of job {self.name!r} must be an object or an array, not {_kind(data)}")
-        names = list(self._plan.parameters)
+        names = self._plan.positional
         if len(data) > len(names):
-            raise DecodeError(f"job {self.name!r} takes {len(names)} arguments, and {len(data)} came")
+            raise DecodeError(f"job {self.name!r} takes {len(names)} arguments by position, and {len(data)} came")
         return dict(zip(names, data, strict=False))
 
     def _misfit(self, names: Any) -> DecodeError:
@@ -163,10 +163,12 @@ class _Plan:
     parameters: dict[str, Shape]
     rest: str
     rest_shape: Shape
+    positional: tuple[str, ...]
     required: frozenset[str]
     names: frozenset[str]
     writes: bool
     reads: bool
+    seen: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
 
     @classmethod
     def of(cls, signature: inspect.Signature, hints: Mapping[str, Any]) -> _Plan:
@@ -179,11 +181,23 @@ class _Plan:
             parameters=shapes,
             rest=rest,
             rest_shape=rest_shape,
+            positional=tuple(each.name for each in named if each.kind is not each.KEYWORD_ONLY),
             required=frozenset(each.name for each in named if each.default is each.empty),
             names=frozenset(shapes),
             writes=any(shape.writes for shape in (*shapes.values(), rest_shape)),
             reads=any(shape.reads for shape in (*shapes.values(), rest_shape)),
         )
+
+    def fits(self, arguments: dict[str, Any]) -> bool:
+        """Whether these names are a call of the function."""
+        names = tuple(arguments)
+        if names in self.seen:  # what was called once is called again
+            return True
+        given = frozenset(names)
+        fitting = self.required <= given and (bool(self.rest) or given <= self.names)
+        if fitting and len(self.seen) < _REMEMBERED:
+            self.seen.add(names)
+        return fitting
 
     def shape(self, name: str) -> Shape:
         """The shape of an argument."""
@@ -210,6 +224,6 @@ def _guarded(shape: Shape, data: Any, what: str) -> Any:
         raise DecodeError(f"{what} does not fit its annotation in this release ({type(error).__name__})") from None
 
 
-def _kind(data: Any) -> str:
-    names = {str: "a text", type(None): "null", bool: "a boolean", int: "a number", float: "a number"}
+def _kind(data: object) -> str:
+    names: dict[type, str] = {str: "a text", type(None): "null", bool: "a boolean", int: "a number", float: "a number"}
     return names.get(type(data), f"a {type(data).__name__}")
