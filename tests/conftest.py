@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 import redis as redis_py
 
+from tests.support.binaries import postgres_binaries, valkey_9
+from tests.support.ledger import Ledger
+from tests.support.net import free_port
+from tests.support.pgbouncer import PgBouncer
+from tests.support.processes import Processes
 from tests.support.proxy import Proxy, in_front_of_postgres, in_front_of_redis
+from tests.support.redis_versions import any_real_redis, any_redis, redis_farm
+from tests.support.servers import PostgresServer, RedisServer
 from tests.support.stores import Databases, Stores, emptied_redis, open_stores
+
+__all__ = ["any_real_redis", "any_redis", "redis_farm"]  # fixtures, found here by their name
 
 Conn = psycopg.Connection[tuple[object, ...]]
 AsyncConn = psycopg.AsyncConnection[tuple[object, ...]]
@@ -88,3 +99,63 @@ def postgres_proxy(database_url: str) -> Iterator[Proxy]:
     """A proxy in front of this test's database; give `postgres_proxy.url` to what is to suffer."""
     with in_front_of_postgres(database_url) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Ledger]:
+    """Where bodies write down that they ran; in this test's database, in a schema of its own."""
+    with Ledger(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def processes(tmp_path: Path, database_url: str, redis_url: str) -> Iterator[Processes]:
+    """Starts programs that know the stores of this test, and ends them."""
+    env = {"REDISJOBS_DATABASE_URL": database_url, "REDISJOBS_REDIS_URL": redis_url}
+    with Processes(tmp_path, env) as started:
+        yield started
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
+    """Starts a Redis of this test's own: `start_redis(maxmemory="8mb")`; `binary=` for another version."""
+    with contextlib.ExitStack() as stack:
+
+        def start(binary: Path | None = None, **options: str) -> RedisServer:
+            server = RedisServer(tmp_path / f"redis-{free_port()}", binary or valkey_9(), **options)
+            return stack.enter_context(server)
+
+        yield start
+
+
+@pytest.fixture
+def start_postgres(tmp_path: Path) -> Iterator[Callable[..., PostgresServer]]:
+    """Starts a Postgres of this test's own: `start_postgres(max_connections="10")`."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**options: str) -> PostgresServer:
+            server = PostgresServer(tmp_path / f"postgres-{free_port()}", postgres_binaries(), **options)
+            return stack.enter_context(server)
+
+        yield start
+
+
+@pytest.fixture
+def pgbouncer(tmp_path: Path, database_url: str) -> Iterator[PgBouncer]:
+    """PgBouncer in transaction mode before this test's database; use `pgbouncer.url`."""
+    with PgBouncer(tmp_path / "pgbouncer", database_url) as pooler:
+        yield pooler
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fakeredis: runs on fakeredis, not on a real server")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the logs of the programs that it started."""
+    report = yield
+    started = getattr(item, "funcargs", {}).get("processes")
+    if report.failed and isinstance(started, Processes) and started.started:
+        report.sections.append(("programs", started.report()))
+    return report

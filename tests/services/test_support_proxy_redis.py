@@ -13,6 +13,7 @@ import pytest
 import redis as redis_py
 from redis.asyncio import Redis as AsyncRedis
 from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, OutOfMemoryError
 from redis.retry import Retry
 
 from tests.support.eventually import always, eventually, eventually_now
@@ -110,13 +111,13 @@ def test_a_lost_request_is_never_carried_out(redis_proxy: Proxy, client: redis_p
 def test_an_error_can_be_answered_in_the_servers_place(redis_proxy: Proxy, client: redis_py.Redis):
     with redis_proxy.answer("LOADING Redis is loading the dataset in memory") as loading:
         for _ in range(3):
-            with pytest.raises(redis_py.exceptions.BusyLoadingError):
+            with pytest.raises(BusyLoadingError):
                 client.ping()
     assert loading.count == 3
     assert client.ping()
 
     with redis_proxy.answer("OOM command not allowed when used memory > 'maxmemory'.", command("SET")):
-        with pytest.raises(redis_py.exceptions.OutOfMemoryError):
+        with pytest.raises(OutOfMemoryError):
             client.set("rj:a", 1)
         assert client.get("rj:a") is None
 
@@ -290,7 +291,9 @@ def test_a_subscriber_gets_its_messages(redis_proxy: Proxy, client: redis_py.Red
 
     redis.publish("rj:news", b"here")
 
-    assert eventually_now(lambda: listener.get_message(timeout=1), "the message comes")["data"] == b"here"
+    message = eventually_now(lambda: listener.get_message(timeout=1), "the message comes")
+    assert message
+    assert message["data"] == b"here"
     listener.close()
 
 

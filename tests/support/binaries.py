@@ -72,6 +72,17 @@ def pgbouncer() -> Path:
     return _of_debian("pgbouncer", (), "usr/sbin/pgbouncer")
 
 
+@cache
+def faketime() -> Path:
+    """The library that gives a program another clock, see `processes.other_clock`."""
+    for installed in Path("/usr/lib").glob("*/faketime/libfaketime.so.1"):
+        return installed
+    folder = _debian_folder("libfaketime", ())
+    for unpacked in folder.glob("usr/lib/*/faketime/libfaketime.so.1"):
+        return unpacked
+    raise MissingBinary(f"no libfaketime.so.1 in {folder}; remove it to fetch it again")
+
+
 def version(program: Path | str) -> str:
     """What `--version` of a Redis or Valkey says, such as `7.0.15`."""
     said = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True).stdout
@@ -108,7 +119,7 @@ def _unpack_wheel(requirement: str, place: Path) -> None:
 
 def _of_debian(package: str, more: tuple[str, ...], program: str) -> Path:
     """A program of a Debian package, with the libraries that this system has not installed beside it."""
-    folder = _cached(package, lambda place: _unpack_debian(package, more, place))
+    folder = _debian_folder(package, more)
     libraries = sorted({str(file.parent) for file in folder.rglob("*.so*")})
     start = folder / f"start-{Path(program).name}"
     if not start.exists():
@@ -116,6 +127,10 @@ def _of_debian(package: str, more: tuple[str, ...], program: str) -> Path:
         start.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{path}" exec "{folder / program}" "$@"\n')
         start.chmod(0o755)
     return start
+
+
+def _debian_folder(package: str, more: tuple[str, ...]) -> Path:
+    return _cached(package, lambda place: _unpack_debian(package, more, place))
 
 
 def _unpack_debian(package: str, more: tuple[str, ...], place: Path) -> None:

@@ -11,20 +11,23 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, overload
 
 T = TypeVar("T")
+Errors: TypeAlias = tuple[type[Exception], ...]
 
 PAUSE = 0.01  # seconds between two looks
 
 
+@overload
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]],
-    what: str,
-    within: float = 10,
-    *,
-    despite: tuple[type[Exception], ...] = (AssertionError,),
-) -> T:
+    condition: Callable[[], Awaitable[T]], what: str, within: float = 10, *, despite: Errors = ...
+) -> T: ...
+@overload
+async def eventually(condition: Callable[[], T], what: str, within: float = 10, *, despite: Errors = ...) -> T: ...
+async def eventually(
+    condition: Callable[[], object], what: str, within: float = 10, *, despite: Errors = (AssertionError,)
+) -> object:
     """The first truthy answer of `condition`, which may be async.
 
     Args:
@@ -42,7 +45,7 @@ async def eventually(
             if inspect.isawaitable(value):
                 value = await value
             if value:
-                return cast(T, value)
+                return value
             watch.saw(value)
         except despite as error:
             watch.saw(error)
@@ -50,11 +53,7 @@ async def eventually(
 
 
 def eventually_now(
-    condition: Callable[[], T],
-    what: str,
-    within: float = 10,
-    *,
-    despite: tuple[type[Exception], ...] = (AssertionError,),
+    condition: Callable[[], T], what: str, within: float = 10, *, despite: Errors = (AssertionError,)
 ) -> T:
     """`eventually` for tests without a loop."""
     watch = _Watch(what, within)

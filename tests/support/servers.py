@@ -19,6 +19,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support.binaries import version
 from tests.support.eventually import PAUSE, eventually_now
 from tests.support.net import free_port
 
@@ -118,9 +119,8 @@ class RedisServer(Server):
     def __init__(self, folder: Path, binary: str | Path, **options: str) -> None:
         super().__init__(folder)
         self.binary = str(binary)
-        self.options = {"save": "", "appendonly": "no", "enable_debug_command": "local", **options}
-        if self._major() < 7:
-            self.options.pop("enable_debug_command")
+        modern = {"enable_debug_command": "local"} if int(version(binary).split(".")[0]) >= 7 else {}
+        self.options = {"save": "", "appendonly": "no", "repl_diskless_sync_delay": "0", **modern, **options}
 
     @property
     def url(self) -> str:
@@ -143,13 +143,9 @@ class RedisServer(Server):
         except redis.RedisError:
             return False
 
-    def _major(self) -> int:
-        said = subprocess.run([self.binary, "--version"], capture_output=True, text=True, check=True).stdout
-        return int(said.split("v=")[1].split(".")[0])
-
 
 class PostgresServer(Server):
-    """A Postgres of its own, that accepts everyone on 127.0.0.1 and forgets nothing but fsync.
+    """A Postgres of its own, that accepts everyone on 127.0.0.1. What it acknowledged outlives its own SIGKILL.
 
     Args:
         folder: its data; kept over restarts.
@@ -162,7 +158,7 @@ class PostgresServer(Server):
     def __init__(self, folder: Path, binaries: str | Path, **options: str) -> None:
         super().__init__(folder)
         self.binaries = Path(binaries)
-        self.options = {"fsync": "off", "synchronous_commit": "off", "shared_buffers": "32MB", **options}
+        self.options = {"fsync": "off", "shared_buffers": "32MB", **options}
         self.options |= {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "port": str(self.port)}
 
     @property
@@ -173,7 +169,7 @@ class PostgresServer(Server):
         if not (self.folder / "data").exists():
             initdb = [str(self.binaries / "initdb"), "-D", str(self.folder / "data"), "-U", "postgres"]
             subprocess.run(
-                [*_not_as_root(), *initdb, "-E", "UTF8", "--no-locale", "-A", "trust", "-N"],
+                [*not_as_root(), *initdb, "-E", "UTF8", "--no-locale", "-A", "trust", "-N"],
                 check=True, capture_output=True, env=_clean_env(),
             )  # fmt: skip
         return super().start()
@@ -184,7 +180,7 @@ class PostgresServer(Server):
 
     def command(self) -> list[str]:
         settings = [part for key, value in self.options.items() for part in ("-c", f"{key}={value}")]
-        return [*_not_as_root(), str(self.binaries / "postgres"), "-D", str(self.folder / "data"), *settings]
+        return [*not_as_root(), str(self.binaries / "postgres"), "-D", str(self.folder / "data"), *settings]
 
     def is_ready(self) -> bool:
         try:
@@ -207,12 +203,14 @@ def _wait_for_children(group: int) -> None:
             time.sleep(PAUSE)
 
 
-def _not_as_root() -> list[str]:
-    """Postgres refuses to run as root: a user namespace calls us something else, and changes no file."""
+def not_as_root() -> list[str]:
+    """In front of a command that refuses to run as root: a user namespace gives us another name, files stay ours."""
     if os.geteuid() != 0:
         return []
     unshare = shutil.which("unshare")
-    assert unshare, "running as root needs `unshare` (util-linux) to start Postgres; install it or run as another user"
+    assert unshare, (
+        "running as root needs `unshare` (util-linux) for servers that refuse root; install it or run as another user"
+    )
     return [unshare, "--map-user=65534", "--map-group=65534", "--"]
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +18,8 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests.support.binaries import postgres_binaries, valkey_9
+from redisjobs.embedded import Embedded
 from tests.support.net import with_database
-from tests.support.servers import PostgresServer, RedisServer
 
 _MIGRATIONS = Path(__file__).parents[2] / "redisjobs" / "sql" / "migrations"
 
@@ -44,17 +41,10 @@ class Stores:
 @contextlib.contextmanager
 def open_stores() -> Iterator[Stores]:
     """The shared servers, started where no URL is given."""
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rj-tests-")))
-        redis_url = os.environ.get("REDISJOBS_REDIS_URL")
-        if redis_url:
-            _must_be_empty(redis_url)
-        else:
-            redis_url = stack.enter_context(RedisServer(folder / "redis", valkey_9())).url
-        database_url = os.environ.get("REDISJOBS_DATABASE_URL")
-        if not database_url:
-            database_url = stack.enter_context(PostgresServer(folder / "postgres", postgres_binaries())).url
-        yield Stores(database_url, redis_url)
+    with Embedded() as servers:
+        if servers.redis_pid is None:
+            _must_be_empty(servers.redis_url)
+        yield Stores(servers.database_url, servers.redis_url)
 
 
 class Databases:
