@@ -120,7 +120,7 @@ def _unpack_wheel(requirement: str, place: Path) -> None:
 def _of_debian(package: str, more: tuple[str, ...], program: str) -> Path:
     """A program of a Debian package, with the libraries that this system has not installed beside it."""
     folder = _debian_folder(package, more)
-    libraries = sorted({str(file.parent) for file in folder.rglob("*.so*")})
+    libraries = sorted({str(file.parent) for file in folder.rglob("*.so*") if re.search(r"\.so(\.\d+)*$", file.name)})
     start = folder / f"start-{Path(program).name}"
     if not start.exists():
         path = ":".join(libraries)
@@ -136,34 +136,33 @@ def _debian_folder(package: str, more: tuple[str, ...]) -> Path:
 def _unpack_debian(package: str, more: tuple[str, ...], place: Path) -> None:
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise MissingBinary(f"{package} is not on PATH, and this is no Debian to fetch it from: install {package}")
-    wanted = [package, *more, *_libraries_of(package)]
-    own_lists = ["-o", f"Dir::State::Lists={place / 'lists'}", "-o", f"Dir::Cache={place / 'apt'}"]
-    (place / "lists" / "partial").mkdir(parents=True)
-    (place / "apt" / "archives" / "partial").mkdir(parents=True)
-    said = _run(["apt-get", "download", *wanted], place)
-    if said.returncode:  # no package lists on this machine: read our own
-        _run(["apt-get", *own_lists, "update"], place)
-        said = _run(["apt-get", *own_lists, "download", *wanted], place)
+    options: list[str] = []
+    if not _apt("apt-cache", [], place, "show", package).stdout:  # no package lists on this machine: read our own
+        (place / "lists" / "partial").mkdir(parents=True)
+        options = ["-o", f"Dir::State::Lists={place}/lists", "-o", f"Dir::Cache={place}/apt"]
+        _apt("apt-get", options, place, "update")
+    wanted = [package, *more, *_libraries_of(package, options, place)]
+    said = _apt("apt-get", options, place, "download", *wanted)
     if said.returncode:
         raise MissingBinary(f"cannot fetch {' '.join(wanted)}; install {package}:\n{said.stderr}")
     for archive in place.glob("*.deb"):
         subprocess.run(["dpkg", "-x", str(archive), str(place)], check=True)
         archive.unlink()
-    shutil.rmtree(place / "lists")
-    shutil.rmtree(place / "apt")
+    for scratch in ("lists", "apt"):
+        shutil.rmtree(place / scratch, ignore_errors=True)
 
 
-def _libraries_of(package: str) -> list[str]:
+def _libraries_of(package: str, options: list[str], place: Path) -> list[str]:
     """The shared libraries that the package needs and this system has not installed."""
     only = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
-    said = subprocess.run(["apt-cache", "depends", "--recurse", *only, package], capture_output=True, text=True)
+    said = _apt("apt-cache", options, place, "depends", "--recurse", *only, package)
     names = re.findall(r"^(lib[\w.+-]+|lua-[\w.+-]+)$", said.stdout, re.MULTILINE)
     installed = subprocess.run(["dpkg-query", "-W", "-f", "${Package}\n"], capture_output=True, text=True).stdout
     return sorted(set(names) - set(installed.split()) - {"libc6", "libgcc-s1"})
 
 
-def _run(command: list[str], place: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=place, capture_output=True, text=True)
+def _apt(tool: str, options: list[str], place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([tool, *options, *arguments], cwd=place, capture_output=True, text=True)
 
 
 def _cached(name: str, fill: Callable[[Path], None]) -> Path:
