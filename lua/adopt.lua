@@ -10,7 +10,7 @@
 -- Reply   ok, or stale
 -- Cost    O(keys)
 local life, jobs, keys, windows = unpack(KEYS)
-local token, epoch = unpack(ARGV)
+local token, epoch = unpack(ARGV, 1, 2)
 
 if tonumber(token) < tonumber(redis.call('HGET', life, 'fence') or 0) then return 'stale' end
 redis.call('HSET', life, 'epoch', epoch, 'fence', token)

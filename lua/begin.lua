@@ -9,7 +9,7 @@
 -- Cost    O(entries)
 -- uses lib/record.lua lib/deliver.lua
 local life, jobs, runs, ready0, ready1, ready2 = unpack(KEYS)
-local consumer, lease, room = unpack(ARGV)
+local consumer, lease, room = unpack(ARGV, 1, 3)
 
 local q = { jobs = jobs, runs = runs, ready = { ready0, ready1, ready2 } }
 even_when_full(life)

@@ -7,7 +7,7 @@
 -- Cost    O(jobs in those outcomes)
 -- uses lib/record.lua
 local jobs, outcomes, graves, keys, windows = unpack(KEYS)
-local limit, grace = unpack(ARGV)
+local limit, grace = unpack(ARGV, 1, 2)
 
 local now = now_ms()
 local old = redis.call('ZRANGEBYSCORE', graves, '-inf', now - tonumber(grace), 'LIMIT', 0, limit)

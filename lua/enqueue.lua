@@ -7,7 +7,7 @@
 -- Cost    O(jobs)
 -- uses lib/record.lua lib/place.lua
 local jobs, runs, due, keys, windows, outcomes, cancels, ready0, ready1, ready2 = unpack(KEYS)
-local count = unpack(ARGV)
+local count = unpack(ARGV, 1, 1)
 
 if (#ARGV - 1) ~= 7 * tonumber(count) then return { 'malformed' } end
 local q = {

@@ -10,7 +10,7 @@
 -- Cost    O(attempts)
 -- uses lib/record.lua lib/place.lua lib/ending.lua
 local life, jobs, runs, due, keys, windows, outcomes, graves, cancels, ready0, ready1, ready2 = unpack(KEYS)
-local consumer = unpack(ARGV)
+local consumer = unpack(ARGV, 1, 1)
 
 local FINAL = { done = true, dead = true, cancelled = true, expired = true }
 local q = {

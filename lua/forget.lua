@@ -8,7 +8,7 @@
 -- Cost    O(jobs)
 -- uses lib/record.lua lib/place.lua
 local life, jobs, runs, due, keys, windows, outcomes, cancels, ready0, ready1, ready2 = unpack(KEYS)
-local token, epoch = unpack(ARGV)
+local token, epoch = unpack(ARGV, 1, 2)
 
 local known = redis.call('HMGET', life, 'fence', 'epoch')
 if known[2] ~= epoch then return { 'epoch' } end

@@ -5,7 +5,7 @@
 -- Reply   how many entries it still holds; it stays while that is not 0
 -- Cost    O(consumers)
 local ready0, ready1, ready2 = unpack(KEYS)
-local consumer = unpack(ARGV)
+local consumer = unpack(ARGV, 1, 1)
 
 local held = 0
 for _, stream in ipairs({ ready0, ready1, ready2 }) do

@@ -6,7 +6,7 @@
 -- Reply   {ok, epoch or '', position of the last settled outcome}, or {stale}
 -- Cost    O(1)
 local life = unpack(KEYS)
-local token, paused = unpack(ARGV)
+local token, paused = unpack(ARGV, 1, 2)
 
 local known = redis.call('HMGET', life, 'fence', 'epoch', 'settled')
 if tonumber(token) < tonumber(known[1] or 0) then return { 'stale' } end

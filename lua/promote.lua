@@ -8,7 +8,7 @@
 -- Cost    O(jobs moved)
 -- uses lib/record.lua
 local jobs, due, cancels, graves, ready0, ready1, ready2 = unpack(KEYS)
-local limit, grace = unpack(ARGV)
+local limit, grace = unpack(ARGV, 1, 2)
 
 local ready, now = { ready0, ready1, ready2 }, now_ms()
 local ids = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, limit)

@@ -9,7 +9,7 @@
 -- Cost    O(leases) once in lease/4 for the whole fleet; O(1) in between, unless there is more to take
 -- uses lib/record.lua lib/place.lua lib/ending.lua lib/deliver.lua
 local life, jobs, runs, due, keys, windows, outcomes, graves, cancels, ready0, ready1, ready2 = unpack(KEYS)
-local consumer, lease, count, max_losses = unpack(ARGV)
+local consumer, lease, count, max_losses = unpack(ARGV, 1, 4)
 
 local q = {
   jobs = jobs, runs = runs, due = due, keys = keys, windows = windows, outcomes = outcomes, graves = graves,

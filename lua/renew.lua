@@ -7,7 +7,7 @@
 -- Cost    O(leases); once a heartbeat interval, by every worker
 -- uses lib/record.lua
 local life, jobs, runs, ready0, ready1, ready2 = unpack(KEYS)
-local consumer = unpack(ARGV)
+local consumer = unpack(ARGV, 1, 1)
 
 local ready, ids = { ready0, ready1, ready2 }, {}
 even_when_full(life)

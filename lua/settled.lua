@@ -9,7 +9,7 @@
 -- Cost    O(outcomes), each of which holds many jobs
 -- uses lib/record.lua
 local life, graves = unpack(KEYS)
-local token, epoch = unpack(ARGV)
+local token, epoch = unpack(ARGV, 1, 2)
 
 local known = redis.call('HMGET', life, 'fence', 'epoch')
 if known[2] ~= epoch then return 'epoch' end

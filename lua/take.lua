@@ -12,7 +12,7 @@
 -- Cost    O(count)
 -- uses lib/record.lua lib/deliver.lua
 local life, jobs, runs, ready0, ready1, ready2 = unpack(KEYS)
-local consumer, lease, count, order = unpack(ARGV)
+local consumer, lease, count, order = unpack(ARGV, 1, 4)
 
 if redis.call('HGET', life, 'paused') == '1' then return { 'paused' } end
 local q = { jobs = jobs, runs = runs, ready = { ready0, ready1, ready2 } }

@@ -15,7 +15,7 @@ from redisjobs.base.durations import positive, seconds, whole
 from redisjobs.base.urls import POSTGRES, REDIS, check_url, redact, with_password
 from redisjobs.errors import ConfigurationError, OptionError
 
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+_SCHEMA = re.compile(r"(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
 _PATTERN = re.compile(r"[A-Za-z0-9_*?\[][A-Za-z0-9_.:*?!\[\]-]{0,127}\Z")
 
@@ -47,7 +47,7 @@ class Settings:
         if self.redis_url is not None:
             check_url("redis_url", self.redis_url, REDIS)
         if not _matches(_SCHEMA, self.schema):
-            raise OptionError("schema", self.schema, "is no schema name: pass a-z, 0-9 and _, at most 63 characters")
+            raise OptionError("schema", self.schema, "is no schema name: pass letters, digits and _, no pg_ in front")
         if not _matches(_PREFIX, self.prefix):
             raise OptionError("prefix", self.prefix, "is no key prefix: pass 1 to 64 of A-Z, a-z, 0-9 and _.:-")
 
@@ -165,12 +165,32 @@ class RelaySettings:
     retention: float | timedelta = 3600.0
 
     def __post_init__(self) -> None:
-        whole("batch_size", self.batch_size, most=100_000)
+        whole("batch_size", self.batch_size, most=1_000)
         _put(self, "interval", seconds("interval", self.interval, most=3600))
         _put(self, "lease", positive("lease", self.lease, most=3600))
         _put(self, "horizon", seconds("horizon", self.horizon))
         _put(self, "memory_budget", _share("memory_budget", self.memory_budget))
         _put(self, "retention", seconds("retention", self.retention))
+
+    @property
+    def every(self) -> float:
+        """The interval in seconds."""
+        return cast(float, self.interval)
+
+    @property
+    def lease_s(self) -> float:
+        """The lease of a queue in seconds."""
+        return cast(float, self.lease)
+
+    @property
+    def horizon_s(self) -> float:
+        """The horizon in seconds."""
+        return cast(float, self.horizon)
+
+    @property
+    def retention_s(self) -> float:
+        """The retention in seconds."""
+        return cast(float, self.retention)
 
 
 def _matches(pattern: re.Pattern[str], value: object) -> bool:
@@ -241,6 +261,6 @@ def _share(name: str, value: object) -> float:
 def _worker_id(name: object) -> str:
     if name == "":
         return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
-    if not isinstance(name, str) or not name.isprintable() or len(name) > 200:
-        raise OptionError("worker_id", name, "is no name: pass 1 to 200 printable characters")
+    if not isinstance(name, str) or not name.isprintable() or " " in name or len(name) > 200:
+        raise OptionError("worker_id", name, "is no name: pass 1 to 200 printable characters without a space")
     return name

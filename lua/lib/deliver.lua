@@ -1,4 +1,5 @@
 -- deliver: entries become deliveries, each with a fencing token.
+-- uses lib/record.lua
 
 -- New entries of a stream for this consumer; the group is made, from the stream's start, where it is missing.
 local function read_new(stream, consumer, count)

@@ -1,4 +1,5 @@
 -- ending: outcomes and ends, gathered first and written at once.
+-- uses lib/record.lua
 
 local function new_batch()
   return { told = {}, quiet = {}, ended = {}, jobs = {}, runs = {}, gone = {}, acks = { {}, {}, {} } }

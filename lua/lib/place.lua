@@ -1,4 +1,5 @@
 -- place: is a job placed, and putting it in its place.
+-- uses lib/record.lua
 
 -- Does the stream entry still exist?
 local function in_stream(stream, entry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgpack
 
@@ -32,7 +31,7 @@ class Envelope:
     Args:
         codec: how `payload` is to be read: json, msgpack, or the name of a registered codec.
         max_attempts: None: the job's definition decides.
-        headers: what the producer put beside the arguments; never arguments.
+        headers: what the producer put beside the arguments, as the JSON text that it wrote.
     """
 
     job: str
@@ -46,7 +45,7 @@ class Envelope:
     tenant_id: str | None = None
     traceparent: str | None = None
     enqueued_by: str | None = None
-    headers: dict[str, Any] | None = field(default=None, repr=False)
+    headers: str | None = field(default=None, repr=False)
     staged_at: int | None = None
     key_window: float | None = None
 

@@ -144,9 +144,7 @@ class Broker:
         """Everything that is this consumer's, with the same tokens as before: what it holds and what it never heard of."""
         return taken(queue, await self._run(_RECALL, queue, consumer, lease_ms, MOST_AT_ONCE)).deliveries
 
-    async def reclaim(
-        self, queue: str, consumer: str, count: int, *, lease_ms: int, max_losses: int
-    ) -> list[Delivery]:
+    async def reclaim(self, queue: str, consumer: str, count: int, *, lease_ms: int, max_losses: int) -> list[Delivery]:
         """At most `count` deliveries whose lease has ended. The loss counts; `max_losses` of them are a dead letter."""
         reply = await self._run(_RECLAIM, queue, consumer, lease_ms, min(count, MOST_AT_ONCE), max_losses)
         return taken(queue, reply).deliveries
@@ -225,5 +223,3 @@ def placed(reply: list[Any], count: int) -> list[tuple[str, bytes | None]]:
     for at in range(1, len(reply), 3):
         words[reply[at]] = (reply[at + 1].decode(), reply[at + 2] or None)
     return words
-
-

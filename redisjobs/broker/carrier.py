@@ -77,8 +77,12 @@ class Carrier:
             entries = await self.redis.execute_command(
                 "XRANGE", self.keys.key(queue, "outcomes"), b"(" + after, "+", "COUNT", count
             )
+            now_ms = 0
+            if entries:
+                seconds, micros = await self.redis.execute_command("TIME")
+                now_ms = int(seconds) * 1000 + int(micros) // 1000
         return [
-            outcome(position, job_id, text)
+            outcome(position, job_id, text, now_ms)
             for position, fields in entries or ()
             for job_id, text in fields.items()
         ]
@@ -114,6 +118,16 @@ class Carrier:
             cursor, found = await self.redis.execute_command("HSCAN", key, cursor, "COUNT", count)
         return int(cursor), list(found)
 
+    async def info(self) -> dict[str, str]:
+        """What Redis says of itself: run_id, master_replid, used_memory, maxmemory among it.
+
+        Raises:
+            StoreRefused: this user may not ask.
+        """
+        with in_our_words("INFO"):
+            told = await self.redis.info()
+        return {key: str(value) for key, value in told.items()}
+
     async def dirty(self, count: int) -> set[str]:
         """Takes the names of queues with outcomes waiting."""
         with in_our_words("SPOP"):
@@ -138,11 +152,20 @@ class Carrier:
         raise StoreRefused(f"queue {fence.queue}: a script answered {word!r}")
 
 
-def outcome(position: bytes, job_id: bytes, text: bytes) -> Outcome:
-    """One outcome, from the text that `finish` wrote."""
+def outcome(position: bytes, job_id: bytes, text: bytes, now_ms: int) -> Outcome:
+    """One outcome, from the text that `finish` wrote, read at this Redis time."""
     end = text.index(b"\n")
     word, life, number, attempts, due, size = text[:end].split(b" ")
     split = end + 1 + int(size)
+    delay_s = max(0, int(due) - now_ms) / 1000 if due != b"0" else 0.0
     return Outcome(
-        position, job_id, word.decode(), int(life), int(number), int(attempts), int(due), text[end + 1 : split], text[split:]
+        position,
+        job_id,
+        word.decode(),
+        int(life),
+        int(number),
+        int(attempts),
+        delay_s,
+        text[end + 1 : split],
+        text[split:],
     )

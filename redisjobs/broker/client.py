@@ -88,7 +88,9 @@ def in_our_words(command: str) -> Iterator[None]:
         if isinstance(error, exceptions.ReadOnlyError) or any(word in text for word in _LATER):
             raise BrokerUnavailable(f"Redis cannot do {command} now: {text}") from error
         if "NOPERM" in text or "ACL" in text:
-            raise StoreRefused(f"Redis refuses {command}: {text}; grant the user this command and key pattern") from error
+            raise StoreRefused(
+                f"Redis refuses {command}: {text}; grant the user this command and key pattern"
+            ) from error
         raise StoreRefused(f"Redis refuses {command}: {text}") from error
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Word: TypeAlias = Literal[
-    "done", "dead", "cancelled", "expired", "retry", "snooze", "suspended", "parked", "released"
-]
+Word: TypeAlias = Literal["done", "dead", "cancelled", "expired", "retry", "snooze", "suspended", "parked", "released"]
 Answer: TypeAlias = Literal["ok", "repeat", "lost", "gone"]
 
 BANDS = 3
@@ -146,7 +144,7 @@ class Outcome:
     Args:
         position: the stream entry that carries it; many outcomes share one.
         word: as in `Finish`, without released.
-        due_ms: Redis time of the next start, or 0.
+        delay_s: seconds until the next start, by Redis' clock when it was read; 0 for an end.
         envelope: of a direct job that died, for it has no row; else empty.
     """
 
@@ -156,7 +154,7 @@ class Outcome:
     life: int
     number: int
     attempts: int
-    due_ms: int
+    delay_s: float
     envelope: bytes
     record: bytes
 

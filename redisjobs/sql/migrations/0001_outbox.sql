@@ -162,6 +162,8 @@ CREATE TABLE redisjobs.finished (
     result bytea,
     result_codec text
 ) PARTITION BY RANGE (keep_until);
+-- what is kept until an hour that has no partition yet; nothing may ever fail for want of one
+CREATE TABLE redisjobs.finished_other PARTITION OF redisjobs.finished DEFAULT;
 CREATE INDEX finished_id ON redisjobs.finished (id);
 CREATE INDEX finished_keys ON redisjobs.finished (queue, key_until) WHERE key_until IS NOT NULL;
 
@@ -175,6 +177,8 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('redisjobs.finished', 0));
     IF to_regclass('redisjobs.' || part) IS NULL THEN
         EXECUTE format('CREATE TABLE redisjobs.%I (LIKE redisjobs.finished INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', part);
+        EXECUTE format('WITH moved AS (DELETE FROM redisjobs.finished_other WHERE keep_until >= %L AND keep_until < %L RETURNING *)
+                        INSERT INTO redisjobs.%I SELECT * FROM moved', starts, starts + interval '1 hour', part);
         EXECUTE format('ALTER TABLE redisjobs.finished ATTACH PARTITION redisjobs.%I FOR VALUES FROM (%L) TO (%L)',
                        part, starts, starts + interval '1 hour');
     END IF;
@@ -188,9 +192,10 @@ DECLARE
     dropped integer := 0;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('redisjobs.finished', 0));
+    DELETE FROM redisjobs.finished_other WHERE keep_until < now();
     FOR part IN
         SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'redisjobs.finished'::regclass
+        WHERE i.inhparent = 'redisjobs.finished'::regclass AND c.relname ~ '^finished_[0-9]{10}$'
           AND make_timestamptz(substr(c.relname, 10, 4)::int, substr(c.relname, 14, 2)::int, substr(c.relname, 16, 2)::int,
                                substr(c.relname, 18, 2)::int, 0, 0, 'UTC') + interval '1 hour' < now()
     LOOP

@@ -1,0 +1,164 @@
+"""The relay's way to Postgres: a few connections, transactions with safe plans, errors in our own words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+import psycopg_pool
+from psycopg import errors
+
+from redisjobs.base.urls import POSTGRES, check_url
+from redisjobs.errors import ConfigurationError, DatabaseUnavailable, StoreRefused
+
+Row: TypeAlias = tuple[Any, ...]
+Connection: TypeAlias = psycopg.AsyncConnection[Row]
+
+PATIENCE_S = 10.0
+
+# A table that was never analyzed makes the planner sort or scan the whole backlog for each batch. The statements
+# here look rows up by index, always; SET LOCAL also works behind a pooler that gives sessions away.
+_PLANS = b"""SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
+SET LOCAL enable_mergejoin = off; SET LOCAL jit = off"""
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; " + _PLANS
+_BEGIN_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _PLANS
+
+_LATER = (
+    errors.ReadOnlySqlTransaction, errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable,
+    errors.InFailedSqlTransaction, errors.IdleInTransactionSessionTimeout,
+)  # fmt: skip
+_NO_SCHEMA = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName, errors.UndefinedColumn)
+
+
+def options() -> dict[str, Any]:
+    """How every connection of redisjobs is made: nothing prepared (poolers), dead peers noticed within 30 s."""
+    return {
+        "autocommit": True,
+        "prepare_threshold": None,
+        "connect_timeout": 5,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+        "application_name": "redisjobs",
+    }
+
+
+@contextmanager
+def in_our_words(what: str) -> Iterator[None]:
+    """Turns psycopg's errors into ours: once, here, and nowhere else on the relay's way."""
+    try:
+        yield
+    except _NO_SCHEMA as error:
+        raise ConfigurationError(
+            f"{what}: {error.diag.message_primary}: this database lacks the schema, or a migration; run `redisjobs migrate`"
+        ) from error
+    except errors.InsufficientPrivilege as error:
+        raise StoreRefused(
+            f"{what}: {error.diag.message_primary}: grant it, for a relay with SELECT redisjobs.grant_relay('role')"
+        ) from error
+    except (psycopg.OperationalError, psycopg.InterfaceError, *_LATER) as error:
+        raise DatabaseUnavailable(f"{what}: Postgres does not answer, or not now: {str(error).strip()}") from error
+    except psycopg.Error as error:
+        raise StoreRefused(f"{what}: Postgres refuses: {str(error).strip()}") from error
+
+
+class Database:
+    """A few connections that open again by themselves after an outage.
+
+    Args:
+        url: the Postgres URL.
+        size: connections at most.
+    """
+
+    def __init__(self, url: str, *, size: int = 3) -> None:
+        self.url = check_url("database_url", url, POSTGRES)
+        self._pool: psycopg_pool.AsyncConnectionPool[Connection] | None = None
+        self._size = size
+
+    async def open(self) -> None:
+        """Open; does not wait for Postgres to answer."""
+        if self._pool is None:
+            self._pool = psycopg_pool.AsyncConnectionPool(
+                self.url, min_size=1, max_size=self._size, open=False, timeout=PATIENCE_S, kwargs=options(),
+                reconnect_timeout=5.0, max_lifetime=3600.0, name="redisjobs",
+            )  # fmt: skip
+            await self._pool.open()
+
+    async def close(self) -> None:
+        """Give every connection back."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close(timeout=2.0)
+
+    @asynccontextmanager
+    async def transaction(self, what: str, *, snapshot: bool = False) -> AsyncIterator[Connection]:
+        """A transaction, committed at the end of the block.
+
+        Args:
+            what: names it in errors.
+            snapshot: all its statements read the same snapshot, and none writes.
+
+        Raises:
+            DatabaseUnavailable: no answer, or not now; whether it committed is not known.
+            StoreRefused: an error that a repeat does not heal.
+            ConfigurationError: the schema is missing.
+        """
+        if self._pool is None:
+            raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
+        with in_our_words(what):
+            async with self._pool.connection() as connection:
+                await connection.execute(_BEGIN_SNAPSHOT if snapshot else _BEGIN)
+                try:
+                    yield connection
+                    await connection.execute(b"COMMIT")
+                except BaseException:
+                    if (
+                        not connection.closed
+                        and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+                    ):
+                        await _roll_back(connection)
+                    raise
+
+    async def run(self, what: str, statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+        """One statement in a transaction of its own: its rows, or none."""
+        async with self.transaction(what) as connection:
+            return await fetch(connection, statement, parameters)
+
+    async def change(self, what: str, statement: bytes, parameters: Mapping[str, Any] | None = None) -> int:
+        """One statement in a transaction of its own: how many rows it changed."""
+        async with self.transaction(what) as connection:
+            return (await connection.execute(statement, parameters or {}, binary=True)).rowcount
+
+    async def ask(self, what: str, question: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+        """One cheap reading statement, without the frame of a transaction."""
+        if self._pool is None:
+            raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
+        with in_our_words(what):
+            async with self._pool.connection() as connection:
+                return await fetch(connection, question, parameters)
+
+    async def session(self) -> Connection:
+        """A connection of its own, outside the pool, for LISTEN."""
+        with in_our_words("connect"):
+            return await psycopg.AsyncConnection.connect(self.url, **options())
+
+
+def array(items: Iterable[str]) -> str:
+    """An array of plain words, numbers or hex ids as Postgres reads it; much cheaper than a list of objects."""
+    return "{" + ",".join(items) + "}"
+
+
+async def fetch(connection: Connection, statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+    """The rows of a statement, in binary form; none where it answers with no rows."""
+    cursor = await connection.execute(statement, parameters or {}, binary=True)
+    return await cursor.fetchall() if cursor.description else []
+
+
+async def _roll_back(connection: Connection) -> None:
+    try:
+        await connection.execute(b"ROLLBACK")
+    except psycopg.Error:
+        await connection.close()

@@ -1,0 +1,56 @@
+-- name: meet
+-- queues that were never seen get their row, so that they can be held
+INSERT INTO redisjobs.queues (queue) SELECT unnest(%(queues)s::text[]) ON CONFLICT DO NOTHING;
+
+-- name: take
+-- renews what this relay holds and takes what nobody holds any more; the token grows at each change of holder
+WITH free AS (
+    SELECT queue FROM redisjobs.queues
+    WHERE holder = %(relay)s OR lease_until < clock_timestamp()
+    FOR UPDATE SKIP LOCKED)
+UPDATE redisjobs.queues q
+SET token = token + CASE WHEN q.holder IS DISTINCT FROM %(relay)s THEN 1 ELSE 0 END,
+    holder = %(relay)s,
+    lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
+FROM free
+WHERE q.queue = free.queue
+RETURNING q.queue, q.token, q.epoch, q.paused, q.asleep;
+
+-- name: fresh_token
+-- after a call with an unknown end: what may still be under way is refused from now on
+UPDATE redisjobs.queues SET token = token + 1, lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
+WHERE queue = %(queue)s AND holder = %(relay)s AND token = %(token)s
+RETURNING token;
+
+-- name: let_go
+-- a relay that stops leaves its queues to the next one at once
+UPDATE redisjobs.queues SET holder = NULL, lease_until = '-infinity', asleep = true WHERE holder = %(relay)s;
+
+-- name: fall_asleep
+-- from its commit on, producers notify; answers the transaction behind which no producer can have missed it
+UPDATE redisjobs.queues SET asleep = true WHERE queue = %(queue)s AND token = %(token)s
+RETURNING pg_current_xact_id()::text::bigint;
+
+-- name: wake_up
+-- while the relay polls, producers need not notify
+UPDATE redisjobs.queues SET asleep = false WHERE queue = %(queue)s AND token = %(token)s;
+
+-- name: oldest_running
+-- the oldest transaction that has not ended
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+
+-- name: with_work
+-- the queues with staged rows, by a skip scan of the partial index
+WITH RECURSIVE found AS (
+    (SELECT queue FROM redisjobs.outbox WHERE state = 'staged' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.queue FROM redisjobs.outbox o WHERE o.state = 'staged' AND o.queue > found.queue
+            ORDER BY o.queue LIMIT 1)
+    FROM found WHERE found.queue IS NOT NULL)
+SELECT queue FROM found WHERE queue IS NOT NULL
+UNION
+SELECT DISTINCT queue FROM redisjobs.outbox WHERE cancel_requested
+UNION
+SELECT queue FROM (SELECT DISTINCT queue FROM redisjobs.queues) q
+WHERE EXISTS (SELECT FROM redisjobs.outbox o WHERE o.queue = q.queue AND o.state = 'deferred'
+              AND o.run_at < clock_timestamp() + make_interval(secs => %(horizon)s));
