@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 from redisjobs.base.durations import seconds
-from redisjobs.errors import Cancel, Dead, OptionError, RedisjobsError, Retry, Signal, Snooze
+from redisjobs.errors import Cancel, Dead, DecodeError, OptionError, RedisjobsError, Retry, Signal, Snooze
 
 Word: TypeAlias = Literal[
     "done", "dead", "cancelled", "expired", "retry", "snooze", "suspended", "parked", "released", "lost"
@@ -34,7 +34,6 @@ class Ended(Enum):
     LOST = "its lease was lost"
     CANCELLED = "it was cancelled"
     EXPIRED = "it was past its expires_at before it could start"
-    WORN = "the workers that ran it were lost too often"
     UNREADABLE = "it cannot be read"
     UNKNOWN = "no job of this name is registered here"
     DRAINED = "its worker stopped"
@@ -49,15 +48,13 @@ class Rules:
 
     Args:
         max_attempts: attempts in all.
+        retries: whether an attempt that ended in this error is worth another one.
         delay: seconds to wait after the attempt of this number (from 1) has failed with this error.
-        retry_on: only these errors are retried; empty: all are. Errors of redisjobs itself always are.
-        give_up_on: these never are.
     """
 
     max_attempts: int
+    retries: Callable[[BaseException], bool]
     delay: Callable[[int, BaseException], float]
-    retry_on: tuple[type[BaseException], ...] = ()
-    give_up_on: tuple[type[BaseException], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ def decide(ended: Ended, error: BaseException | None, attempt: int, rules: Rules
             return Outcome("expired", why=ended.value)
         case Ended.UNKNOWN:
             return Outcome("parked", min(LONGEST_PARK_S, 2.0 ** min(returns, 10)), why=ended.value)
-        case Ended.UNREADABLE | Ended.WORN:
+        case Ended.UNREADABLE:
             return Outcome("dead", why=ended.value)
 
 
@@ -120,10 +117,11 @@ def _after_error(error: BaseException, attempt: int, rules: Rules) -> Outcome:
             return _again(attempt, rules, delay, error)
         case KeyboardInterrupt():
             return RELEASED
-    if rules.give_up_on and isinstance(error, rules.give_up_on):
-        return Outcome("dead", counted=True, why="its error is in give_up_on")
-    if rules.retry_on and not isinstance(error, (*rules.retry_on, RedisjobsError, Signal)):
-        return Outcome("dead", counted=True, why="its error is not in retry_on")
+        case _:
+            pass
+    # What a newer release enqueued may fit again once this one is replaced, whatever errors the job names.
+    if not isinstance(error, (Signal, DecodeError)) and not rules.retries(error):
+        return Outcome("dead", counted=True, why="its error is none that the job retries")
     return _again(attempt, rules, None, error)
 
 

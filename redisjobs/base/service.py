@@ -197,10 +197,10 @@ class Service(Part):
         except Exception as error:  # noqa: BLE001 - no error of a round may end the loop
             self.failures += 1
             pause = backoff(self.failures)
-            known = isinstance(error, StoreUnavailable)
-            level = logging.WARNING if known else logging.ERROR
+            level = logging.WARNING if isinstance(error, StoreUnavailable) else logging.ERROR
+            trace = None if isinstance(error, RedisjobsError) else error
             event(log, level, "service.round_failed", part=self.name, error=f"{type(error).__name__}: {error}",
-                  failures=self.failures, pause_s=pause, exc_info=None if known else error)  # fmt: skip
+                  failures=self.failures, pause_s=pause, exc_info=trace)  # fmt: skip
             return pause
         self.failures = 0
         return self._pause(did)

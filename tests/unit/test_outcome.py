@@ -7,12 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from redisjobs.errors import ArgumentsError, Cancel, Dead, JobTimeoutError, Retry, Snooze
+from redisjobs.errors import Cancel, Dead, DecodeError, JobTimeoutError, Retry, Snooze
 from redisjobs.outcome import DONE, LOST, RELEASED, Ended, Outcome, Rules, decide
 
 
 def rules(**options: object) -> Rules:
-    return Rules(**{"max_attempts": 3, "delay": lambda attempt, error: attempt * 10.0, **options})  # type: ignore[arg-type]
+    return Rules(
+        **{"max_attempts": 3, "retries": lambda error: True, "delay": lambda attempt, error: attempt * 10.0, **options}
+    )  # type: ignore[arg-type]
 
 
 def after_raising(error: BaseException, attempt: int = 1, **options: object) -> Outcome:
@@ -41,22 +43,13 @@ def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
     assert after_raising(asyncio.CancelledError()).word == "retry"
 
 
-def test_an_error_to_give_up_on_is_not_retried() -> None:
-    outcome = after_raising(KeyError("gone"), give_up_on=(LookupError,))
-    assert (outcome.word, outcome.why) == ("dead", "its error is in give_up_on")
+def test_an_error_that_the_job_does_not_retry_ends_as_a_dead_letter() -> None:
+    outcome = after_raising(KeyError("gone"), retries=lambda error: not isinstance(error, LookupError))
+    assert (outcome.word, outcome.counted, outcome.why) == ("dead", True, "its error is none that the job retries")
 
 
-def test_only_the_errors_named_are_retried_where_some_are_named() -> None:
-    assert after_raising(OSError("reset"), retry_on=(OSError,)).word == "retry"
-    assert after_raising(ValueError("no"), retry_on=(OSError,)).word == "dead"
-
-
-def test_giving_up_goes_before_retrying() -> None:
-    assert after_raising(FileNotFoundError(), retry_on=(OSError,), give_up_on=(FileNotFoundError,)).word == "dead"
-
-
-def test_arguments_of_a_newer_release_are_retried_whatever_errors_are_named() -> None:
-    assert after_raising(ArgumentsError("mail() has no parameter `bcc`"), retry_on=(OSError,)).word == "retry"
+def test_arguments_of_a_newer_release_are_retried_whatever_errors_the_job_names() -> None:
+    assert after_raising(DecodeError("with the unknown bcc"), retries=lambda error: False).word == "retry"
 
 
 @pytest.mark.parametrize(("after", "delay"), [(5, 5.0), (0, 0.0), (2.5, 2.5), (timedelta(minutes=1), 60.0)])
@@ -104,7 +97,6 @@ def test_an_unknown_job_is_parked_uncounted_and_longer_each_time() -> None:
 
 def test_what_no_repeat_can_change_is_a_dead_letter_at_once() -> None:
     assert decide(Ended.UNREADABLE, None, 1, rules()).word == "dead"
-    assert decide(Ended.WORN, None, 1, rules()).word == "dead"
 
 
 def test_a_cancelled_or_expired_job_ends_so_uncounted() -> None:

@@ -1,0 +1,41 @@
+"""SIGTERM and SIGINT, taken over for a while and then given back as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import TypeAlias
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
+
+
+class Signals:
+    """The stop signals of a process while it works.
+
+    Args:
+        came: called in the loop at each signal.
+    """
+
+    SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self, came: Callable[[], None]) -> None:
+        self._came = came
+        self._before: dict[signal.Signals, _Handler] = {}
+
+    def take_over(self) -> None:
+        """From now on a signal calls `came`. Only in the main thread: nowhere else do signals arrive."""
+        loop = asyncio.get_running_loop()
+        for each in self.SIGNALS:
+            before = signal.getsignal(each)
+            loop.add_signal_handler(each, self._came)
+            self._before[each] = before
+
+    def give_back(self) -> None:
+        """The handlers are as they were."""
+        loop = asyncio.get_running_loop()
+        for each, before in self._before.items():
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL if before is None else before)
+        self._before.clear()

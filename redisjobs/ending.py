@@ -1,0 +1,141 @@
+"""The end of an attempt: from what its body answered to the finish that goes back to Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, TypeAlias
+
+from redisjobs.base.clock import Clock
+from redisjobs.base.envelope import Envelope
+from redisjobs.broker import Finish
+from redisjobs.errors import JobTimeoutError
+from redisjobs.job import Job
+from redisjobs.lane import Attempt
+from redisjobs.logs import event
+from redisjobs.outcome import Ended, Outcome, Rules, decide
+from redisjobs.record import describe, let_go, message_of, pack, type_of
+
+UNDECIDED_RETRY_S = 60.0
+FINAL = frozenset({"done", "dead", "cancelled", "expired"})
+
+AnyJob: TypeAlias = "Job[..., Any]"
+
+_EVENTS: dict[str, tuple[int, str]] = {
+    "retry": (logging.WARNING, "attempt.retrying"),
+    "dead": (logging.ERROR, "job.dead"),
+    "cancelled": (logging.INFO, "job.cancelled"),
+    "expired": (logging.WARNING, "job.expired"),
+    "snooze": (logging.DEBUG, "attempt.snoozed"),
+    "suspended": (logging.DEBUG, "attempt.suspended"),
+    "parked": (logging.WARNING, "job.parked"),
+    "released": (logging.INFO, "attempt.handed_back"),
+    "lost": (logging.WARNING, "attempt.lost"),
+}
+
+log = logging.getLogger("redisjobs.attempt")
+
+
+class UnstartedError(Exception):
+    """The body is not to be started.
+
+    Args:
+        error: what stands for the reason in the record, if anything does.
+    """
+
+    def __init__(self, ended: Ended, error: BaseException | None = None) -> None:
+        super().__init__(ended.value)
+        self.ended = ended
+        self.error = error
+
+
+def succeeded(attempt: Attempt, job: AnyJob, value: object, clock: Clock) -> Finish | None:
+    """The finish of a body that returned."""
+    if log.isEnabledFor(logging.DEBUG):
+        event(log, logging.DEBUG, "attempt.done", job=attempt.job, job_id=attempt.job_id, seconds=_took(attempt))
+    ttl = job.declaration.result_ttl_s
+    if ttl is None:
+        return Finish(attempt.delivery, "done", counted=True)
+    try:
+        result = job.encode_result(value)
+    except Exception as error:  # noqa: BLE001 - the user's own class or codec
+        why = "its body ended well, but its result cannot be kept"
+        return _finish(attempt, job, Outcome("dead", counted=True, why=why), error, clock)
+    record = pack(result=result, duration_ms=_ms(_took(attempt)))
+    return Finish(attempt.delivery, "done", counted=True, record=record, keep_ms=_ms(ttl))
+
+
+def failed(
+    attempt: Attempt, envelope: Envelope | None, job: AnyJob | None, error: BaseException | None, clock: Clock
+) -> Finish | None:
+    """The finish of an attempt that did not simply return; None: nothing is to be written.
+
+    Never raises: the job must neither be lost nor go round in circles, whatever the error is like.
+    """
+    try:
+        ended, cause = _how(attempt, job, error)
+        number = attempt.delivery.attempts + 1
+        outcome = decide(ended, cause, number, _rules(envelope, job), max(0, attempt.delivery.start - number))
+        return _finish(attempt, job, outcome, cause, clock)
+    except Exception as bug:  # noqa: BLE001 - see above
+        event(log, logging.ERROR, "attempt.undecided", job=attempt.job, job_id=attempt.job_id, exc_info=bug)
+        return Finish(attempt.delivery, "retry", _ms(UNDECIDED_RETRY_S), counted=True)
+    finally:
+        if error is not None:
+            let_go(error)
+
+
+def _finish(
+    attempt: Attempt, job: AnyJob | None, outcome: Outcome, error: BaseException | None, clock: Clock
+) -> Finish | None:
+    _tell(attempt, outcome, error)
+    if outcome.word == "lost":
+        return None
+    described = None
+    if error is not None and outcome.word in ("retry", "dead"):
+        described = describe(error, attempt.delivery.attempts + 1, clock.now())
+    duration_ms = None if attempt.began_at is None else _ms(_took(attempt))
+    record = pack(described, outcome.why, duration_ms)
+    ttl = None if job is None else job.declaration.result_ttl_s
+    keep_ms = _ms(ttl) if ttl is not None and outcome.word in FINAL else 0
+    return Finish(attempt.delivery, outcome.word, _ms(outcome.delay), outcome.counted, record, keep_ms)
+
+
+def _how(attempt: Attempt, job: AnyJob | None, error: BaseException | None) -> tuple[Ended, BaseException | None]:
+    """How the attempt ended, and the error that stands for it."""
+    if isinstance(error, UnstartedError):
+        return error.ended, error.error
+    ended = attempt.ended_by or Ended.RAISED
+    if ended is Ended.TIMED_OUT and job is not None:
+        timeout = JobTimeoutError(f"job {job.name!r} ran past its timeout ({job.declaration.timeout_s:g} s)")
+        timeout.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
+        return ended, timeout
+    return ended, error
+
+
+def _rules(envelope: Envelope | None, job: AnyJob | None) -> Rules:
+    if job is None:
+        return Rules(1, retries=lambda _: False, delay=lambda _, __: 0.0)
+    most = None if envelope is None else envelope.max_attempts
+    return Rules(most or job.declaration.max_attempts, job.retries, job.delay_after)
+
+
+def _tell(attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+    level, name = _EVENTS[outcome.word]
+    if not log.isEnabledFor(level):
+        return
+    event(
+        log, level, name, job=attempt.job or None, job_id=attempt.job_id, queue=attempt.delivery.queue,
+        attempt=attempt.delivery.attempts + 1, why=outcome.why or None, delay_s=outcome.delay or None,
+        error=None if error is None else type_of(error), message=None if error is None else message_of(error, 200),
+        seconds=None if attempt.began_at is None else _took(attempt),
+    )  # fmt: skip
+
+
+def _took(attempt: Attempt) -> float:
+    return 0.0 if attempt.began_at is None else time.monotonic() - attempt.began_at
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

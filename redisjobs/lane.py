@@ -1,0 +1,168 @@
+"""What a worker holds of one queue: its slots, and the attempts that occupy them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from redisjobs.broker import Delivery, Finish
+from redisjobs.outcome import Ended
+
+Token: TypeAlias = tuple[bytes, int]
+"""A job id and which of its starts this is."""
+
+
+class Attempt:
+    """One delivery on its way through the worker, from the reply that brought it to the accepted finish.
+
+    Args:
+        trusted_until: until when its lease is sure to be ours, in monotonic seconds. It counts from before the
+            request was sent, so a slow reply makes it end early, never late. The heartbeat moves it on.
+    """
+
+    __slots__ = (
+        "answer",
+        "began_at",
+        "deadline",
+        "delivery",
+        "ended_by",
+        "finish",
+        "in_thread",
+        "job",
+        "lane",
+        "over",
+        "renewed",
+        "task",
+        "trusted_until",
+    )
+
+    def __init__(self, lane: Lane, delivery: Delivery, trusted_until: float) -> None:
+        self.lane = lane
+        self.delivery = delivery
+        self.trusted_until = trusted_until
+        self.job = ""
+        self.task: asyncio.Task[None] | None = None
+        self.began_at: float | None = None
+        self.deadline: float | None = None
+        self.ended_by: Ended | None = None  # why its end was asked for, set before its body is cancelled
+        self.in_thread = False
+        self.renewed = True
+        self.over = False  # the body has ended
+        self.finish: Finish | None = None
+        self.answer = ""  # what Redis said to its finish
+
+    @property
+    def job_id(self) -> str:
+        """The job's id as people write it."""
+        text = self.delivery.job_id.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class Lane:
+    """One queue as a worker serves it.
+
+    A slot is taken while a body runs. Finishes that Redis has not accepted yet hold no slot, so that the next
+    jobs run meanwhile, until there are as many of them as slots: then nothing more is taken. So a worker never
+    holds more than twice its slots.
+
+    Args:
+        lease: seconds.
+    """
+
+    def __init__(self, queue: str, consumer: str, slots: int, lease: float) -> None:
+        self.queue = queue
+        self.consumer = consumer
+        self.slots = slots
+        self.lease = lease
+        self.held: set[Attempt] = set()
+        self.running = 0
+        self.counts: Counter[str] = Counter()
+        self.freed = asyncio.Event()
+        self.asking = asyncio.Lock()
+        """Held around each call that can bring deliveries, so that a recall sees none of them twice."""
+        self.unsure = False
+        """A call that may have brought deliveries ended in the unknown: recall before the next one."""
+        self.send: Callable[[Attempt], None] = _nowhere
+        self.on_delay: Callable[[float], None] = _ignore
+        self._reserved = 0
+
+    @property
+    def lease_ms(self) -> int:
+        return round(self.lease * 1000)
+
+    @property
+    def free(self) -> int:
+        """How many more deliveries may be asked for."""
+        if len(self.held) - self.running >= self.slots:
+            return 0
+        return max(0, self.slots - self.running - self._reserved)
+
+    @contextmanager
+    def reserve(self, most: int) -> Generator[int]:
+        """Set free slots aside for the deliveries that a call may bring."""
+        count = min(most, self.free)
+        self._reserved += count
+        try:
+            yield count
+        finally:
+            self._reserved -= count
+
+    def hold(self, delivery: Delivery, asked_at: float) -> Attempt:
+        """Take a slot for a delivery that was asked for at that time."""
+        attempt = Attempt(self, delivery, asked_at + self.lease)
+        self.held.add(attempt)
+        self.running += 1
+        return attempt
+
+    def hand_back(self, delivery: Delivery, asked_at: float) -> None:
+        """Give a delivery back unstarted, at once and uncounted."""
+        self.end(self.hold(delivery, asked_at), Finish(delivery, "released"))
+
+    def end(self, attempt: Attempt, finish: Finish | None) -> None:
+        """Its body has ended, or never began: give the slot back, and hand the outcome on where there is one."""
+        if attempt.over:  # it was given up before it ended
+            return
+        attempt.over = True
+        attempt.task = None
+        self.running -= 1
+        if finish is None:
+            self.forget(attempt, "lost")
+        else:
+            attempt.finish = finish
+            self.send(attempt)
+            self.freed.set()
+
+    def forget(self, attempt: Attempt, answer: str) -> None:
+        """Redis has accepted or refused its finish, or none will be sent: it is held no longer."""
+        attempt.answer = answer
+        self.held.discard(attempt)
+        finish = attempt.finish
+        word = finish.word if finish is not None and answer in ("ok", "repeat") else "lost"
+        self.counts[word] += 1
+        if finish is not None and finish.delay_ms:
+            self.on_delay(finish.delay_ms / 1000)
+        self.freed.set()
+
+    def unheard_of(self, deliveries: list[Delivery], known: frozenset[Token]) -> list[Delivery]:
+        """Those of a recall that were not known before it and are not held now."""
+        held = self.tokens()
+        return [each for each in deliveries if (token := (each.job_id, each.start)) not in known and token not in held]
+
+    def tokens(self) -> frozenset[Token]:
+        """The tokens of everything that is held."""
+        return frozenset((attempt.delivery.job_id, attempt.delivery.start) for attempt in self.held)
+
+    def running_attempts(self) -> list[Attempt]:
+        """The attempts whose body has not ended."""
+        return [attempt for attempt in list(self.held) if not attempt.over]
+
+
+def _nowhere(attempt: Attempt) -> None:
+    raise AssertionError(f"lane {attempt.lane.queue} is not connected to a batcher")
+
+
+def _ignore(delay: float) -> None:
+    pass

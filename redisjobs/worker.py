@@ -1,0 +1,296 @@
+"""The worker: takes jobs from its queues, runs them, and ends without losing one."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import logging
+import re
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from redisjobs.app import App
+from redisjobs.base.clock import SYSTEM_CLOCK, Clock
+from redisjobs.base.service import Part
+from redisjobs.base.signals import Signals
+from redisjobs.broker import Broker, Heart
+from redisjobs.drain import HARD_S, Drain, Receipt
+from redisjobs.errors import RedisjobsError
+from redisjobs.heartbeat import Heartbeat
+from redisjobs.lane import Lane
+from redisjobs.logs import event
+from redisjobs.reader import BLOCK_MS
+from redisjobs.runner import Runner
+from redisjobs.serving import Serving
+from redisjobs.settings import WorkerSettings
+from redisjobs.upkeep import QueueFinder
+
+LEAVE_S = 1.0
+BURST_LOOK_S = 0.05
+BURST_BLOCK_MS = 200
+SLOTS = 10
+
+log = logging.getLogger("redisjobs.worker")
+
+
+class Worker(Part):
+    """Serves queues until it is stopped.
+
+    `run` is a process's whole life: start, wait for a signal, drain. `stop` called by code waits without a
+    limit and cancels nothing; with a deadline it hands back what still runs when that has passed.
+
+    Args:
+        app: whose jobs are run. A job that it does not know is parked.
+        burst: end when nothing waits, is due or runs in its queues.
+        drain_on_shutdown: False leaves SIGTERM and SIGINT to the caller.
+
+    The other options are those of `WorkerSettings`.
+
+    Raises:
+        OptionError: an option out of its range.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int | Mapping[str, int] = SLOTS,
+        visibility_timeout: float | timedelta = 30.0,
+        heartbeat_interval: float | timedelta | None = None,
+        drain_grace: float | timedelta = 25.0,
+        max_losses: int = 3,
+        worker_id: str = "",
+        burst: bool = False,
+        drain_on_shutdown: bool = True,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__("worker", clock)
+        self.settings = WorkerSettings(
+            queues=queues,
+            concurrency=concurrency,
+            visibility_timeout=visibility_timeout,
+            heartbeat_interval=heartbeat_interval,
+            drain_grace=drain_grace,
+            max_losses=max_losses,
+            worker_id=worker_id,
+        )
+        self.app = app
+        self.burst = burst
+        self.drain_on_shutdown = drain_on_shutdown
+        self.receipt = Receipt()
+        self._servings: dict[str, Serving] = {}
+        self._counts: Counter[str] = Counter()
+        self._draining, self._hand_back, self._stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._ends_process = False
+        self._burst: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def worker_id(self) -> str:
+        """Its name in Redis."""
+        return self.settings.worker_id
+
+    async def run(self) -> Receipt:
+        """Work until a signal, `stop`, or the end of a burst; answers what became of the jobs that ran then.
+
+        The first signal stops the reading at once and lets bodies go on within the grace; the second hands back
+        at once; further ones change nothing.
+        """
+        signals = Signals(self._signalled)
+        self._ends_process = True
+        if self.drain_on_shutdown:
+            signals.take_over()
+        try:
+            await self.start()
+            await self._stopped.wait()
+        except asyncio.CancelledError:
+            self._hand_back.set()
+            await self.stop()
+            raise
+        finally:
+            self._ends_process = False
+            signals.give_back()
+        return self.receipt
+
+    async def stop(self, deadline: float | None = None) -> None:
+        """Take nothing more, and return when what runs has ended.
+
+        Args:
+            deadline: seconds after which what still runs is cancelled and handed back, uncounted; None: it is
+                waited for, and nothing is cancelled.
+        """
+        if self._servings and self.state in ("idle", "stopped"):  # it was only ticked
+            self.state = "running"
+        if deadline is None or self.state in ("idle", "stopped"):
+            await super().stop()
+            return
+        timer = asyncio.get_running_loop().call_later(deadline, self._hand_back.set)
+        try:
+            await super().stop(deadline + 3 * HARD_S)
+        finally:
+            timer.cancel()
+
+    async def tick(self) -> int:
+        """One bounded round of every queue: take what fits, run it to its end; answers how many attempts ended."""
+        if not self._servings:
+            await self._make()
+            if self._finder is not None:
+                await self._finder.tick()
+        before = sum(self._totals().values())
+        for serving in list(self._servings.values()):
+            await serving.look()
+            await serving.quiet()
+        return sum(self._totals().values()) - before
+
+    def stats(self) -> dict[str, Any]:
+        """What it has done since it was made, and what it does now."""
+        totals = self._totals()
+        beat = self._heartbeat.last_beat if self._servings else None
+        return {
+            "worker_id": self.worker_id,
+            "queues": sorted(self._servings) or list(self.settings.queues),
+            "state": self.state,
+            "in_flight": sum(serving.lane.running for serving in self._servings.values()),
+            "processed": sum(totals.values()) - totals["released"] - totals["lost"] - totals["parked"],
+            "failed": totals["retry"] + totals["dead"],
+            "suspended": totals["suspended"] + totals["snooze"],
+            "dead_lettered": totals["dead"],
+            "interrupted": totals["released"],
+            "parked": totals["parked"],
+            "lost": totals["lost"],
+            "last_heartbeat_s": None if beat is None else self.clock.monotonic() - beat,
+            "failing": sorted(name for name, each in self._servings.items() if each.reader.failures),
+        }
+
+    def _totals(self) -> Counter[str]:
+        totals = Counter(self._counts)
+        for serving in self._servings.values():
+            totals.update(serving.lane.counts)
+        return totals
+
+    # -- start
+    async def _open(self) -> None:
+        await self._make()
+        for serving in self._servings.values():
+            await serving.start()
+        if self._finder is not None:
+            await self._finder.start()
+        if self.burst:
+            self._burst = asyncio.create_task(self._until_nothing_is_left(), name="burst")
+        event(
+            log, logging.INFO, "worker.started", worker_id=self.worker_id, queues=",".join(self.settings.queues),
+            lease_s=self.settings.lease, burst=self.burst or None,
+        )  # fmt: skip
+
+    async def _make(self) -> None:
+        settings = self.app.settings
+        url = settings.need_redis_url()
+        self.receipt = Receipt()
+        self._draining.clear()
+        self._hand_back.clear()
+        self._stopped.clear()
+        self._broker = Broker.connect(url, settings.prefix)
+        self._runner = Runner(self.app.jobs.get, self._draining, self.clock)
+        globs = [name for name in self.settings.queues if re.search(r"[*?\[]", name)]
+        for name in self.settings.queues:
+            if name not in globs:
+                self._serve(name)
+        self._finder = QueueFinder(self._broker, globs, self._found, self.clock) if globs else None
+        heart = Heart(url, settings.prefix, timeout=min(5.0, self.settings.lease / 3))
+        self._heartbeat = Heartbeat(heart, self.settings.heartbeat, self._lanes, self._runner.cancel)
+        self._heartbeat.start()
+
+    def _lanes(self) -> list[Lane]:
+        return [serving.lane for serving in list(self._servings.values())]
+
+    def _serve(self, queue: str) -> Serving:
+        lane = Lane(queue, self.worker_id, self._slots_of(queue), self.settings.lease)
+        serving = Serving(
+            self._broker,
+            self._runner,
+            lane,
+            max_losses=self.settings.max_losses,
+            clock=self.clock,
+            block_ms=BURST_BLOCK_MS if self.burst else BLOCK_MS,
+        )
+        self._servings[queue] = serving
+        return serving
+
+    def _found(self, queue: str) -> None:
+        if queue in self._servings or self.state == "draining":
+            return
+        serving = self._serve(queue)
+        event(log, logging.INFO, "worker.queue_found", queue=queue)
+        if self.state == "running":
+            self._in_background(serving.start())
+
+    def _slots_of(self, queue: str) -> int:
+        given = self.settings.concurrency
+        if isinstance(given, int):
+            return given
+        if queue in given:
+            return given[queue]
+        return next((slots for name, slots in given.items() if fnmatch.fnmatchcase(queue, name)), SLOTS)
+
+    async def _until_nothing_is_left(self) -> None:
+        while self.state == "running":
+            await self.clock.sleep(BURST_LOOK_S)
+            try:
+                if self._finder is not None and self._finder.last_round is None:
+                    continue
+                if all([await serving.is_done() for serving in list(self._servings.values())]):
+                    break
+            except RedisjobsError as error:
+                event(log, logging.WARNING, "worker.burst_look_failed", error=str(error))
+        self._in_background(self.stop())
+
+    # -- end
+    def _signalled(self) -> None:
+        if self.state == "running" and not self._draining.is_set():
+            self._draining.set()
+            self._in_background(self.stop(self.settings.grace))
+        else:
+            self._hand_back.set()
+
+    async def _close(self) -> None:
+        self._draining.set()
+        if self._finder is not None:
+            await self._finder.stop(HARD_S)
+        servings = list(self._servings.values())
+        drain = Drain(self._runner, servings, self._hand_back, ends_process=self._ends_process)
+        self.receipt = await drain.run()
+        for serving in servings:
+            await serving.close()
+            await self._leave(serving.lane.queue)
+        event(
+            log, logging.INFO, "worker.stopped", worker_id=self.worker_id, finished=self.receipt.count("finished"),
+            handed_back=self.receipt.count("handed back"), abandoned=self.receipt.count("abandoned"),
+        )  # fmt: skip
+
+    async def _leave(self, queue: str) -> None:
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._broker.leave(queue, self.worker_id)
+        except (RedisjobsError, TimeoutError) as error:  # others remove a consumer that has been silent for long
+            event(log, logging.DEBUG, "worker.leave_failed", queue=queue, error=str(error))
+
+    def _release(self) -> None:
+        if self._burst is not None:
+            self._burst.cancel()
+            self._burst = None
+        if self._servings:
+            self._heartbeat.stop()
+            self._runner.close()
+            self._in_background(self._broker.close())
+        for serving in self._servings.values():
+            self._counts.update(serving.lane.counts)
+        self._servings = {}
+        self._stopped.set()
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
