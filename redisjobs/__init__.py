@@ -1,1 +1,68 @@
 """A job queue on Postgres and Redis: committing a transaction is enqueuing the job."""
+
+from redisjobs.app import App
+from redisjobs.backoff import Backoff
+from redisjobs.base.codec import EncryptedCodec
+from redisjobs.call import Call, Handle
+from redisjobs.context import Context, current
+from redisjobs.errors import (
+    ArgumentsError,
+    BrokerUnavailable,
+    Cancel,
+    ConfigurationError,
+    DatabaseUnavailable,
+    Dead,
+    DecodeError,
+    EncodeError,
+    EnqueueError,
+    JobCancelled,
+    JobExpired,
+    JobFailed,
+    JobTimeoutError,
+    LeaseLost,
+    OptionError,
+    RedisjobsError,
+    ResultTimeout,
+    Retry,
+    Signal,
+    Snooze,
+    StoreRefused,
+    StoreUnavailable,
+    UnknownJobError,
+)
+from redisjobs.job import BoundJob, Job
+
+__all__ = [
+    "App",
+    "ArgumentsError",
+    "Backoff",
+    "BoundJob",
+    "BrokerUnavailable",
+    "Call",
+    "Cancel",
+    "ConfigurationError",
+    "Context",
+    "DatabaseUnavailable",
+    "Dead",
+    "DecodeError",
+    "EncodeError",
+    "EncryptedCodec",
+    "EnqueueError",
+    "Handle",
+    "Job",
+    "JobCancelled",
+    "JobExpired",
+    "JobFailed",
+    "JobTimeoutError",
+    "LeaseLost",
+    "OptionError",
+    "RedisjobsError",
+    "ResultTimeout",
+    "Retry",
+    "Signal",
+    "Snooze",
+    "StoreRefused",
+    "StoreUnavailable",
+    "UnknownJobError",
+    "current",
+]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypedDict, cast
 
 from redisjobs.backoff import DEFAULT, Backoff, Retry, Rule, check_retry
 from redisjobs.base.durations import Duration, optional
@@ -97,3 +97,36 @@ def _error(name: str, error: object) -> type[BaseException]:
     if isinstance(error, type) and issubclass(error, BaseException):
         return error
     raise OptionError(name, given, "is no class of exceptions: pass for example ConnectionError, or a list of such")
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be written in `@app.job(...)`; `Declaration` says what each means."""
+
+    name: str
+    queue: str
+    max_attempts: int
+    retry: Retry
+    retry_on: Errors
+    give_up_on: Errors
+    timeout: Duration | None
+    priority: int
+    result_ttl: Duration | None
+    retention: Duration | None
+
+
+def declare(function: Callable[..., Any], options: JobOptions) -> Declaration:
+    """The declaration of a function with these options; its own name is the job's, if no other is given.
+
+    Raises:
+        OptionError: an option that does not exist, or is out of its range.
+    """
+    for option in options.keys() - JobOptions.__annotations__.keys():
+        known = ", ".join(JobOptions.__annotations__)
+        raise OptionError(option, options.get(option), f"is no option of a job: pass one of {known}")
+    given: dict[str, Any] = {"name": own_name(function), **options}
+    return Declaration(**given)
+
+
+def own_name(function: Callable[..., Any]) -> str:
+    """The name of a job whose declaration gives none: the function's, with its class if it has one."""
+    return getattr(function, "__qualname__", "").rpartition("<locals>.")[2] or type(function).__name__

@@ -1,0 +1,235 @@
+"""The app: which jobs there are, and the door through which their calls go in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import Any, TypeAlias, TypeVar, cast, overload
+
+import msgpack
+
+from redisjobs import outbox
+from redisjobs.base import connections, statements
+from redisjobs.base.codec import Codec, Codecs
+from redisjobs.base.durations import LONGEST, Duration, seconds
+from redisjobs.base.ids import parse_id
+from redisjobs.broker import Broker, Publication, Result
+from redisjobs.call import Call, Handle, check_queue
+from redisjobs.clients import Clients
+from redisjobs.direct import publication_of
+from redisjobs.errors import (
+    ConfigurationError,
+    DecodeError,
+    EnqueueError,
+    JobCancelled,
+    JobExpired,
+    JobFailed,
+    ResultTimeout,
+)
+from redisjobs.job import Door, Job
+from redisjobs.registry import Registry
+from redisjobs.settings import Settings
+
+R = TypeVar("R")
+
+Calls: TypeAlias = Call[Any] | Iterable[Call[Any]]
+
+
+class App(Registry):
+    """The jobs of a program, and the stores that they go through.
+
+    Nothing connects before it is needed: a module that only declares jobs needs no store.
+
+    Args:
+        name: for logs.
+        database_url: Postgres; else from the environment (`Settings` says how).
+        redis_url: Redis, likewise.
+        database_password: apart from its URL, as it is.
+        redis_password: likewise.
+        schema: the Postgres schema of the tables.
+        prefix: what every Redis key begins with.
+        codec: wraps every payload, such as an `EncryptedCodec`.
+
+    Raises:
+        ConfigurationError: a setting that cannot work.
+    """
+
+    def __init__(
+        self,
+        name: str = "app",
+        *,
+        database_url: str | None = None,
+        redis_url: str | None = None,
+        database_password: str | None = None,
+        redis_password: str | None = None,
+        schema: str = "redisjobs",
+        prefix: str = "rj",
+        codec: Codec | None = None,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.settings = Settings.load(
+            database_url=database_url,
+            redis_url=redis_url,
+            database_password=database_password,
+            redis_password=redis_password,
+            schema=schema,
+            prefix=prefix,
+        )
+        self.codecs = Codecs(codec)
+        self._clients = Clients(lambda: Broker.connect(self.settings.need_redis_url(), prefix=self.settings.prefix))
+
+    @property
+    def door(self) -> Door:
+        """Where the calls of its jobs go in."""
+        return self
+
+    # -- enqueuing
+    @overload
+    def enqueue_one(self, connection: connections.Sync, call: Call[R]) -> Handle[R]: ...
+    @overload
+    def enqueue_one(self, connection: connections.Async, call: Call[R]) -> Awaitable[Handle[R]]: ...
+    def enqueue_one(
+        self, connection: connections.Sync | connections.Async, call: Call[R]
+    ) -> Handle[R] | Awaitable[Handle[R]]:
+        """Stage one call, with the type of its result."""
+        answer = self._enqueue(connection, [call])
+        if isinstance(answer, list):
+            return answer[0]
+        return _first(answer)
+
+    @overload
+    def enqueue(self, connection: connections.Sync, /, *calls: Calls) -> list[Handle[Any]]: ...
+    @overload
+    def enqueue(self, connection: connections.Async, /, *calls: Calls) -> Awaitable[list[Handle[Any]]]: ...
+    def enqueue(
+        self, connection: connections.Sync | connections.Async, /, *calls: Calls
+    ) -> list[Handle[Any]] | Awaitable[list[Handle[Any]]]:
+        """Stage many calls, of any jobs, in one statement of the caller's transaction, in this order.
+
+        On an async connection the answer is to be awaited. Nothing is committed here; no calls are no statement.
+
+        Raises:
+            EnqueueError: a call cannot be staged; nothing was written.
+            ConfigurationError: the schema is missing.
+        """
+        return self._enqueue(connection, _flat(calls))
+
+    def _enqueue(
+        self, connection: connections.Sync | connections.Async, calls: list[Call[R]]
+    ) -> list[Handle[R]] | Awaitable[list[Handle[R]]]:
+        if outbox.is_async(connection):
+            return self._enqueue_async(cast(connections.Async, connection), calls)
+        if calls:
+            outbox.send(cast(connections.Sync, connection), outbox.stage(calls, self.settings.schema))
+        return [self._handle(call) for call in calls]
+
+    async def _enqueue_async(self, connection: connections.Async, calls: list[Call[R]]) -> list[Handle[R]]:
+        if calls:
+            await outbox.send_async(connection, outbox.stage(calls, self.settings.schema))
+        return [self._handle(call) for call in calls]
+
+    async def enqueue_direct(self, *calls: Calls) -> list[Handle[Any]]:
+        """Put calls straight into Redis, in no transaction; `Job.enqueue_direct` says what that does not promise.
+
+        Raises:
+            BrokerUnavailable: Redis does not answer; any of the jobs may be there all the same.
+        """
+        flat = _flat(calls)
+        queues: dict[str, list[tuple[int, Publication]]] = {}
+        for place, call in enumerate(flat):
+            queues.setdefault(call.queue, []).append((place, publication_of(call)))
+        handles = [self._handle(call) for call in flat]
+        for queue, placed in queues.items():
+            words = await self.broker().enqueue_direct(queue, [publication for _, publication in placed])
+            for (place, _), (word, owner) in zip(placed, words, strict=True):
+                if word == "dup" and owner is not None:
+                    handles[place] = self._handle(flat[place], owner)
+        return handles
+
+    async def enqueue_direct_one(self, call: Call[R]) -> Handle[R]:
+        """One call straight into Redis, with the type of its result."""
+        return (await self.enqueue_direct(call))[0]
+
+    # -- asking
+    def handle(self, job_id: str, job: Job[Any, R], queue: str | None = None) -> Handle[R]:
+        """The handle of a job that was enqueued elsewhere."""
+        return Handle(str(parse_id(job_id)), job.name, check_queue(queue or job.queue), _home=self)
+
+    @overload
+    def cancel(self, connection: connections.Sync, job_id: str, /) -> str: ...
+    @overload
+    def cancel(self, connection: connections.Async, job_id: str, /) -> Awaitable[str]: ...
+    def cancel(self, connection: connections.Sync | connections.Async, job_id: str, /) -> str | Awaitable[str]:
+        """Ask for a job's end, in the caller's transaction.
+
+        Answers `requested`; or for a job that has ended how it did: done, dead, cancelled, expired, deduplicated;
+        or `unknown`. A waiting job ends once this commits, a running one is cancelled within about a second.
+        """
+        statement = (statements.load("outbox", self.settings.schema).cancel, {"id": parse_id(job_id)})
+        if outbox.is_async(connection):
+            return cast("Awaitable[str]", outbox.ask_async(cast(connections.Async, connection), statement))
+        return str(outbox.ask(cast(connections.Sync, connection), statement))
+
+    async def holder(self, queue: str, key: str) -> str | None:
+        """The id of the published job that holds an idempotency key in this queue, now or in its window."""
+        found = await self.broker().holder(check_queue(queue), key)
+        return None if found is None else str(parse_id(found))
+
+    async def result_of(self, handle: Handle[R], timeout: Duration | None) -> R:
+        """What `Handle.result` answers."""
+        job = cast("Job[Any, R]", self.find(handle.job))
+        if job.declaration.result_ttl_s is None:
+            raise ConfigurationError(f"job {job.name!r} keeps no result: declare it with result_ttl=…, in seconds")
+        limit = LONGEST if timeout is None else seconds("timeout", timeout)
+        found = await self.broker().wait_result(handle.queue, parse_id(handle.id).bytes, limit)
+        if found is None:
+            raise ResultTimeout(f"job {handle.id} ({job.name}) has no result after {limit:g} s; it goes on")
+        return _outcome(job, handle.id, found)
+
+    def broker(self) -> Broker:
+        """The broker for the event loop that runs here.
+
+        Raises:
+            ConfigurationError: no Redis URL was given.
+        """
+        return self._clients.here()
+
+    async def close(self) -> None:
+        """Give back the connections that this event loop holds."""
+        await self._clients.close()
+
+    def _handle(self, call: Call[R], owner: bytes | None = None) -> Handle[R]:
+        job_id = call.id if owner is None else parse_id(owner)
+        return Handle(str(job_id), call.job, call.queue, owner is not None, self)
+
+
+def _outcome(job: Job[Any, R], job_id: str, found: Result) -> R:
+    record: dict[str, Any] = msgpack.unpackb(found.record) if found.record else {}
+    if found.word == "done":
+        if "r" not in record:
+            raise DecodeError(f"job {job_id} is done, and its result was not kept")
+        return job.decode_result(record["rc"], record["r"])
+    if found.word == "cancelled":
+        raise JobCancelled(f"job {job_id} was cancelled: {record.get('why', 'as was asked for')}")
+    if found.word == "expired":
+        raise JobExpired(f"job {job_id} was past its expires before it could start")
+    error = record.get("e")
+    raise JobFailed(job_id, f"{error['type']}: {error['message']}" if error else record.get("why", "no error is known"))
+
+
+async def _first(handles: Awaitable[list[Handle[R]]]) -> Handle[R]:
+    return (await handles)[0]
+
+
+def _flat(calls: Iterable[Calls]) -> list[Call[Any]]:
+    flat: list[Call[Any]] = []
+    for each in calls:
+        flat.extend([each] if isinstance(each, Call) else each)
+    for call in flat:
+        _check_call(call)
+    return flat
+
+
+def _check_call(call: object) -> None:
+    if not isinstance(call, Call):
+        raise EnqueueError(f"a {type(call).__name__} is no call: pass job.call(…), with the job's arguments")
