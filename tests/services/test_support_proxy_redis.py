@@ -61,12 +61,13 @@ def test_a_lost_reply_belongs_to_a_command_that_was_carried_out_once(
 
 def test_a_lost_reply_in_a_pipeline_leaves_the_replies_before_it_whole(redis_proxy: Proxy, redis: redis_py.Redis):
     redis_proxy.lose_reply("DECR")
+    database = b"%d" % redis.get_connection_kwargs().get("db", 0)
     with socket.create_connection(("127.0.0.1", redis_proxy.port)) as raw:
         raw.settimeout(5)
-        raw.sendall(b"INCR rj:a\r\nINCR rj:a\r\nDECR rj:b\r\nINCR rj:a\r\n")
+        raw.sendall(b"SELECT " + database + b"\r\nINCR rj:a\r\nINCR rj:a\r\nDECR rj:b\r\nINCR rj:a\r\n")
         told = b"".join(iter(lambda: raw.recv(100), b""))
 
-    assert told == b":1\r\n:2\r\n"
+    assert told == b"+OK\r\n:1\r\n:2\r\n"
     assert redis.mget("rj:a", "rj:b") == [b"3", b"-1"]
 
 

@@ -50,6 +50,7 @@ class Link:
         self._from_client, self._to_client = client
         self._from_server, self._to_server = server
         self._pending: deque[_Exchange] = deque()
+        self._over = asyncio.Event()
         self._asked: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(32)
         self._told: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(32)
         self.deaf = False  # requests vanish, for this connection alone
@@ -66,6 +67,7 @@ class Link:
                 self._read_replies(),
                 self._write(self._asked, self._to_server, orders.asking),
                 self._write(self._told, self._to_client, orders.telling),
+                self._ended(),
             )
         ]
         try:
@@ -85,6 +87,10 @@ class Link:
         """Both sides see a reset connection."""
         for writer in (self._to_client, self._to_server):
             reset(writer)
+        self._over.set()
+
+    async def _ended(self) -> None:
+        await self._over.wait()
 
     # requests
 

@@ -56,7 +56,7 @@ class Proxy:
         self.port: int = self._guard.getsockname()[1]
         self._arrivals: Literal["serve", "ignore", "reset"] = "serve"
         self._listener: asyncio.Server | None = None
-        self._tasks: dict[asyncio.Task[None], Link | None] = {}
+        self._open: dict[asyncio.StreamWriter, Link | None] = {}
         self._errors: list[BaseException] = []
         self._accepted = 0
         self._loop = asyncio.new_event_loop()
@@ -225,29 +225,28 @@ class Proxy:
 
     async def _arrived(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._accepted += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks[task] = None
+        self._open[writer] = None
         try:
-            await self._serve(task, reader, writer)
-        except (asyncio.CancelledError, OSError):
+            await self._serve(reader, writer)
+        except OSError:
             reset(writer)
         except Exception as error:  # noqa: BLE001 - told at the end of the test, not in a log
             self._errors.append(error)
             reset(writer)
         finally:
-            del self._tasks[task]
+            del self._open[writer]
 
-    async def _serve(
-        self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._arrivals == "reset":
             reset(writer)
         elif self._arrivals == "ignore":
             await reader.read(-1)
             writer.close()
         else:
-            self._tasks[task] = link = Link(self._orders, self._wire(), (reader, writer), await self._dial())
+            server = await self._dial()
+            self._open[writer] = link = Link(self._orders, self._wire(), (reader, writer), server)
+            if writer.is_closing():  # it was reset meanwhile
+                link.reset()
             await link.run()
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -256,23 +255,25 @@ class Proxy:
         return await asyncio.open_connection(self._target.host, self._target.port)
 
     def _reset_links(self, *, only_holed: bool = False) -> None:
-        for task, link in self._tasks.items():
+        for writer, link in self._open.items():
             if link is not None and (link.holed or not only_holed):
                 link.reset()
-                task.cancel()
-            elif link is None and not only_holed:
-                task.cancel()
+            elif not only_holed:
+                reset(writer)
 
     def _links(self) -> list[Link]:
-        return [link for link in self._tasks.values() if link is not None]
+        return [link for link in self._open.values() if link is not None]
 
     async def _close(self) -> None:
         await self._unlisten()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports close in the next turn
+        self._arrivals = "reset"
+        for _ in range(3):  # turns of the loop, in which connections that were just accepted show up
+            await asyncio.sleep(0)
+        self._reset_links()
+        if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(tasks)
+        for _ in range(3):  # in which transports close
+            await asyncio.sleep(0)
 
     # from the test's thread
 
