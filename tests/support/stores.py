@@ -12,16 +12,14 @@ import itertools
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 import redis
 from psycopg import sql
 
 from redisjobs.embedded import Embedded
+from redisjobs.migrations import migrate
 from tests.support.net import with_database
-
-_MIGRATIONS = Path(__file__).parents[2] / "redisjobs" / "sql" / "migrations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +86,6 @@ class Databases:
     def _drop(self, name: str) -> None:
         with psycopg.connect(self._server_url, autocommit=True) as conn:
             conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-def migrate(url: str) -> None:
-    """Bring the schema of this database up to date."""
-    with psycopg.connect(url) as conn:
-        for file in sorted(_MIGRATIONS.glob("*.sql")):
-            conn.execute(file.read_bytes())
 
 
 @contextlib.contextmanager
