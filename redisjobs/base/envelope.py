@@ -51,9 +51,9 @@ class Envelope:
 
     def pack(self) -> bytes:
         """The bytes for the `jobs` hash; what is at its default is left out."""
-        extras = {
-            key: value for name, key in _KEYS.items() if (value := getattr(self, name)) is not None and value != 0
-        }
+        extras = {key: value for name, key in _KEYS.items() if (value := getattr(self, name)) is not None}
+        if self.priority == 0:
+            del extras["p"]
         packed: bytes = msgpack.packb([self.job, self.codec, self.payload, extras])
         return packed
 
@@ -72,6 +72,6 @@ class Envelope:
                 envelope = cls(job, codec, payload, **{_NAMES[key]: extras[key] for key in extras if key in _NAMES})
         except Exception as error:  # noqa: BLE001  # whatever these bytes make msgpack raise
             raise DecodeError(f"this is no envelope ({type(error).__name__}, {len(packed)} bytes)") from None
-        if type(job) is not str or type(codec) is not str or type(payload) is not bytes:
-            raise DecodeError("this is no envelope: job and codec must be text, and the payload bytes")
+        if type(job) is not str or type(codec) is not str or type(payload) is not bytes or type(extras) is not dict:
+            raise DecodeError("this is no envelope: it must be a job and a codec as text, payload bytes, and a map")
         return envelope
