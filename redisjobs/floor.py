@@ -3,7 +3,9 @@
 Marked rows stay in the index until vacuum may take them, and an old snapshot may hold them there by the
 hundred thousand. Rows commit out of order, so the last row read is no safe floor by itself: a transaction that was
 still open then may hold earlier places. A transaction has its number before it takes a place (the columns
-`xact` and `seq`), so the transactions open in the snapshot of a read are all that can.
+`xact` and `seq`), so whoever may hold one of those places has a smaller number than the transaction that marked the
+rows, and is named in the first snapshot after that mark. The snapshot of the read itself does not name them all: it
+knows nothing of transactions that are younger than the last one that ended.
 """
 
 from __future__ import annotations
@@ -34,23 +36,34 @@ class Snapshot:
 
 
 @dataclass(slots=True)
+class Step:
+    """A place up to which everything read was done with, as soon as nobody can fill the places below it.
+
+    Args:
+        running: who can, from the first snapshot after the mark; None: that has not come yet.
+    """
+
+    seq: int
+    since: float
+    running: frozenset[int] | None = None
+
+
+@dataclass(slots=True)
 class Floor:
     """The floor of one queue's reads: every place at or below it is done with, but for those that `late` may fill.
 
     Usage: read behind `seq`; ask `must_read_again` with the snapshot of that read before anything is published; then
-    tell `passed` what was published.
+    tell `passed` what was done.
     """
 
     seq: int = 0
-    _candidates: list[tuple[int, frozenset[int], float]] = field(
-        default_factory=list[tuple[int, frozenset[int], float]]
-    )
+    _steps: list[Step] = field(default_factory=list[Step])
     _late: dict[int, int] = field(default_factory=dict[int, int])
 
     def reset(self) -> None:
         """Read from the beginning again."""
         self.seq = 0
-        self._candidates.clear()
+        self._steps.clear()
         self._late.clear()
 
     def must_read_again(self, snapshot: Snapshot) -> bool:
@@ -59,29 +72,33 @@ class Floor:
         if not ended:
             return False
         self.seq = min(self.seq, *(self._late.pop(xid) for xid in ended))
-        self._candidates.clear()
+        self._steps.clear()
         return True
 
     def passed(self, last_seq: int | None, through: bool, snapshot: Snapshot, now: float) -> None:
         """Raise the floor as far as this read allows.
 
         Args:
-            last_seq: the last place of an unbroken run from the floor that is published now; None: nothing was.
+            last_seq: the last place of an unbroken run from the floor that is done with now, where that was written down by
+                a transaction that began after the read and has committed. None: nothing was.
             through: nothing staged was left behind that place.
             snapshot: of the read.
             now: monotonic seconds.
         """
+        for step in self._steps:
+            if step.running is None:
+                step.running = snapshot.running
         done_to = last_seq if last_seq is not None else self.seq
-        while self._candidates:
-            seq, running, since = self._candidates[0]
-            if seq > done_to and not through:
-                break
-            holding = {xid for xid in running if not snapshot.has_ended(xid)}
-            if holding and now - since < PATIENCE_S:
-                break
-            for xid in holding:
-                self._late.setdefault(xid, self.seq)
-            self.seq = max(self.seq, seq)
-            self._candidates.pop(0)
+        while self._steps and (through or self._steps[0].seq <= done_to) and self._climb(self._steps[0], snapshot, now):
+            self._steps.pop(0)
         if last_seq is not None and last_seq > self.seq:
-            self._candidates.append((last_seq, snapshot.running, now))
+            self._steps.append(Step(last_seq, now))
+
+    def _climb(self, step: Step, snapshot: Snapshot, now: float) -> bool:
+        holding = [xid for xid in step.running or () if not snapshot.has_ended(xid)]
+        if holding and now - step.since < PATIENCE_S:
+            return False
+        for xid in holding:
+            self._late.setdefault(xid, self.seq)
+        self.seq = max(self.seq, step.seq)
+        return True
