@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
@@ -22,16 +22,32 @@ def pack(value: Any) -> bytes:
 
 def unpack(packed: bytes) -> Any:
     """The value in `packed`. Raises anything for bytes that are none; runs no code that they name."""
-    return msgpack.unpackb(packed, ext_hook=_restore, strict_map_key=False)
+    return msgpack.unpackb(packed, ext_hook=_restore, list_hook=_restore_list, strict_map_key=False)
 
 
-def _extend(value: Any) -> msgpack.ExtType:
+class _Mark:
+    """Stands first in a list that is the content of another container."""
+
+    __slots__ = ("build",)
+
+    def __init__(self, build: Callable[[list[Any]], Any]) -> None:
+        self.build = build
+
+
+def _extend(value: Any) -> Any:
     code, write = _WRITERS[type(value)]
-    return msgpack.ExtType(code, write(value))
+    written = write(value)
+    return [msgpack.ExtType(code, b""), *written] if code in _MARKS else msgpack.ExtType(code, written)
 
 
 def _restore(code: int, data: bytes) -> Any:
-    return _READERS[code](data)
+    return _MARKS[code] if code in _MARKS else _READERS[code](data)
+
+
+def _restore_list(items: list[Any]) -> Any:
+    if items and type(items[0]) is _Mark:
+        return items[0].build(items[1:])
+    return items
 
 
 def _write_int(value: int) -> bytes:
@@ -76,12 +92,8 @@ def _write_timedelta(value: timedelta) -> bytes:
     return pack([value.days, value.seconds, value.microseconds])
 
 
-def _write_members(value: tuple[Any, ...] | set[Any] | frozenset[Any]) -> bytes:
-    return pack(list(value))
-
-
 # The codes are the format: a new type takes a new one, and none is ever given to another type.
-_TYPES: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[bytes], Any]], ...] = (
+_LEAVES: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[bytes], Any]], ...] = (
     (1, int, _write_int, _read_int),
     (2, datetime, _write_clock, _read_datetime),
     (3, date, lambda value: value.isoformat().encode(), lambda data: date.fromisoformat(data.decode())),
@@ -89,10 +101,16 @@ _TYPES: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[bytes], Any]], 
     (5, timedelta, _write_timedelta, lambda data: timedelta(*msgpack.unpackb(data))),
     (6, Decimal, lambda value: str(value).encode(), lambda data: Decimal(data.decode())),
     (7, UUID, lambda value: value.bytes, lambda data: UUID(bytes=data)),
-    (8, tuple, _write_members, lambda data: tuple(unpack(data))),
-    (9, set, _write_members, lambda data: set(unpack(data))),
-    (10, frozenset, _write_members, lambda data: frozenset(unpack(data))),
-    (11, Tagged, lambda value: pack([value.name, value.data]), lambda data: Tagged(*unpack(data))),
 )
-_WRITERS = {kind: (code, write) for code, kind, write, _ in _TYPES}
-_READERS = {code: read for code, _, _, read in _TYPES}
+# Containers travel as a list behind a mark, not as bytes inside bytes: nesting then costs a reader no stack.
+_CONTAINERS: tuple[tuple[int, type, Callable[[Any], Iterable[Any]], Callable[[list[Any]], Any]], ...] = (
+    (8, tuple, iter, tuple),
+    (9, set, iter, set),
+    (10, frozenset, iter, frozenset),
+    (11, Tagged, lambda value: (value.name, value.data), lambda items: Tagged(*items)),
+)
+_WRITERS: dict[type, tuple[int, Callable[[Any], Any]]] = {
+    kind: (code, write) for code, kind, write, _ in (*_LEAVES, *_CONTAINERS)
+}
+_READERS = {code: read for code, _, _, read in _LEAVES}
+_MARKS = {code: _Mark(build) for code, _, _, build in _CONTAINERS}

@@ -209,13 +209,17 @@ class Union(Shape):
         others = [member.shape for member in self._members if type(data) not in member.shape.kinds]
         if any(not shape.reads for shape in fitting):
             return data
+        failure: Exception | None = None
         for shape in (*fitting, *others):
             try:
                 read = shape.read(data)
-            except (ValueError, TypeError, ArithmeticError, LookupError):
+            except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+                failure = failure or error
                 continue
             if shape in fitting or read is not data:
                 return read
+        if fitting and failure:
+            raise failure
         return data
 
     def _read_tagged(self, data: Tagged) -> Any:

@@ -42,10 +42,12 @@ class Signature:
         self._context = context
         self._local = dict(local or {})
         self._declared = _signature_of(function)
-        first = next(iter(self._declared.parameters), None)
-        for parameter in self._declared.parameters.values():
+        parameters = list(self._declared.parameters.values())
+        if parameters and parameters[0].kind is inspect.Parameter.POSITIONAL_ONLY and self.takes_context:
+            del parameters[0]
+        for parameter in parameters:
             why = _REFUSED_KINDS.get(parameter.kind)
-            if why and not (parameter.name == first and parameter.kind is inspect.Parameter.POSITIONAL_ONLY):
+            if why:
                 raise ConfigurationError(f"job {name!r}: the parameter {parameter.name!r} {why}")
 
     @cached_property
@@ -58,7 +60,7 @@ class Signature:
         if isinstance(hint, type) and issubclass(hint, self._context):
             return True
         text = getattr(hint, "__forward_arg__", hint)
-        return isinstance(text, str) and text.rpartition(".")[2] == self._context.__name__
+        return isinstance(text, str) and text.strip("'\"").rpartition(".")[2] == self._context.__name__
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, as plain data. Defaults are left to the worker.

@@ -132,7 +132,11 @@ def test_many_calls_are_one_statement_and_keep_their_order(conn):
     assert [str(row["id"]) for row in found] == [handle.id for handle in handles] == [str(call.id) for call in calls]
     assert [row["input"] and row["input"]["to"] for row in found[:7]] == [str(n) for n in range(7)]
     assert (found[7]["codec"], found[7]["input"], found[7]["queue"]) == ("msgpack", None, "billing")
-    assert (found[8]["key_window"], found[8]["headers"], found[8]["max_attempts"]) == (timedelta(seconds=5.5), {"a": 1}, 2)
+    assert (found[8]["key_window"], found[8]["headers"], found[8]["max_attempts"]) == (
+        timedelta(seconds=5.5),
+        {"a": 1},
+        2,
+    )
     assert found[0]["run_at"] is None
     assert found[9]["run_at"] - found[9]["staged_at"] > timedelta(seconds=8)
 

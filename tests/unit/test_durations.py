@@ -20,7 +20,20 @@ def test_seconds_and_timedeltas_are_seconds(given, expected):
 
 @pytest.mark.parametrize(
     "given",
-    [True, False, float("nan"), float("inf"), -float("inf"), -1, -0.001, timedelta(seconds=-1), "5", None, 10**400, 1e300],
+    [
+        True,
+        False,
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        -1,
+        -0.001,
+        timedelta(seconds=-1),
+        "5",
+        None,
+        10**400,
+        1e300,
+    ],
 )
 def test_what_is_no_duration_is_refused_by_name_and_value(given):
     with pytest.raises(OptionError, match=r"^delay \(.*\) is .*: pass "):

@@ -74,7 +74,9 @@ def test_the_heartbeat_is_a_third_of_the_lease():
 
 @pytest.mark.parametrize("interval", [15, 15.0, 30, timedelta(seconds=20)])
 def test_a_heartbeat_not_below_half_the_lease_is_refused(interval):
-    with pytest.raises(OptionError, match=r"heartbeat_interval \(.*\) must be below half of visibility_timeout \(30 s\)"):
+    with pytest.raises(
+        OptionError, match=r"heartbeat_interval \(.*\) must be below half of visibility_timeout \(30 s\)"
+    ):
         WorkerSettings(heartbeat_interval=interval)
 
 

@@ -59,7 +59,9 @@ def test_what_postgres_takes_is_taken(url: str):
     assert check_url("database_url", url, POSTGRES) == url
 
 
-@pytest.mark.parametrize("url", ["redis://localhost", "rediss://:p@h:6380/2", "unix:///tmp/redis.sock?db=1", "redis://h?db=3"])
+@pytest.mark.parametrize(
+    "url", ["redis://localhost", "rediss://:p@h:6380/2", "unix:///tmp/redis.sock?db=1", "redis://h?db=3"]
+)
 def test_what_redis_takes_is_taken(url: str):
     assert check_url("redis_url", url, REDIS) == url
 
@@ -99,7 +101,12 @@ def test_a_password_given_apart_arrives(password: str):
         return
     assert unquote(urlsplit(with_password("redis://u@h:1/0", password)).password or "") == password
     if "\0" not in password:
-        for url in ("postgresql://u@h/d", "postgresql://u:old@h/d", "host=h user=u", "postgresql:///d?host=/tmp&user=u"):
+        for url in (
+            "postgresql://u@h/d",
+            "postgresql://u:old@h/d",
+            "host=h user=u",
+            "postgresql:///d?host=/tmp&user=u",
+        ):
             assert conninfo_to_dict(with_password(url, password))["password"] == password
 
 
