@@ -1,0 +1,16 @@
+"""What only tests of one module on real stores need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.queue import QueueByHand
+
+
+@pytest.fixture
+async def q(redis_url: str) -> AsyncIterator[QueueByHand]:
+    """A queue on the shared Redis, opened; scripts are called as the stations call them."""
+    async with QueueByHand(redis_url) as opened:
+        yield opened
