@@ -1,0 +1,245 @@
+"""Redis as an operator sees it: only reads, over a sync connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeAlias
+
+from redisjobs.base.envelope import Envelope
+from redisjobs.broker.client import connect_sync, in_our_words
+from redisjobs.broker.keys import Keys
+from redisjobs.broker.values import BANDS
+from redisjobs.errors import DecodeError
+
+Where: TypeAlias = Literal["waiting", "running", "due", "ended"]
+
+TIMEOUT_S = 5.0
+QUEUES_AT_ONCE = 100
+_PARTS = 3 * BANDS + 3
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A worker's connection to a queue.
+
+    Args:
+        running: deliveries that it holds. idle_s: since it last read or renewed.
+    """
+
+    name: str
+    running: int
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """What Redis holds of a queue: jobs waiting, running and due, and outcomes that are not in Postgres yet."""
+
+    waiting: int = 0
+    running: int = 0
+    due: int = 0
+    outcomes: int = 0
+    paused: bool = False
+    epoch: str | None = None
+    fence: int | None = None
+    consumers: list[Consumer] = field(default_factory=list[Consumer])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job is in Redis.
+
+    Args:
+        job: its name; None once it has ended.
+        direct: it has no row in Postgres.
+        holder: the worker that runs it, or whose finish was accepted.
+        lease_left_s: below 0: its lease has lapsed, and another worker will take it.
+        due_in_s: until it joins its stream.
+    """
+
+    queue: str
+    where: Where
+    job: str | None
+    number: int
+    life: int
+    band: int | None = None
+    starts: int = 0
+    attempts: int = 0
+    losses: int = 0
+    holder: str | None = None
+    lease_left_s: float | None = None
+    due_in_s: float | None = None
+    direct: bool = False
+    cancel_requested: bool = False
+    parked: bool = False
+    suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """What Redis says of itself; `full` compares the memory used with its limit, as the relay does."""
+
+    version: str
+    used_memory: int
+    maxmemory: int
+    policy: str
+    role: str
+
+    def is_full(self, budget: float) -> bool:
+        """Whether a relay with this budget has stopped publishing."""
+        return self.maxmemory > 0 and self.used_memory > self.maxmemory * budget
+
+
+class View:
+    """Looks into Redis. Every method raises BrokerUnavailable or StoreRefused.
+
+    Args:
+        url: the Redis URL.
+        prefix: what every key begins with.
+    """
+
+    def __init__(self, url: str, prefix: str = "rj") -> None:
+        self._redis: Any = connect_sync(url, timeout=TIMEOUT_S)
+        self._keys = Keys(prefix)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._redis.close()
+
+    def ping(self) -> None:
+        """Raises where Redis cannot be used."""
+        with in_our_words("PING"):
+            self._redis.execute_command("PING")
+
+    def server(self) -> ServerView:
+        """What Redis says of itself."""
+        with in_our_words("INFO"):
+            told: dict[str, Any] = self._redis.info()
+        return ServerView(
+            version=str(told.get("valkey_version") or told.get("redis_version", "")),
+            used_memory=int(told.get("used_memory", 0)),
+            maxmemory=int(told.get("maxmemory", 0)),
+            policy=str(told.get("maxmemory_policy", "")),
+            role=str(told.get("role", "")),
+        )
+
+    def queues(self) -> set[str]:
+        """The names of the queues that Redis has seen."""
+        with in_our_words("SMEMBERS"):
+            return {name.decode() for name in self._redis.execute_command("SMEMBERS", self._keys.queues)}
+
+    def look(self, queues: Sequence[str]) -> dict[str, QueueView]:
+        """What Redis holds of these queues."""
+        views: dict[str, QueueView] = {}
+        for first in range(0, len(queues), QUEUES_AT_ONCE):
+            piece = queues[first : first + QUEUES_AT_ONCE]
+            pipeline = self._redis.pipeline(transaction=False)
+            for queue in piece:
+                self._ask(pipeline, queue)
+            with in_our_words("XINFO"):
+                replies = pipeline.execute(raise_on_error=False)
+            for at, queue in enumerate(piece):
+                views[queue] = _view(replies[at * _PARTS : (at + 1) * _PARTS])
+        return views
+
+    def _ask(self, pipeline: Any, queue: str) -> None:
+        for stream in self._keys.streams(queue):
+            pipeline.execute_command("XLEN", stream)
+            pipeline.execute_command("XINFO", "GROUPS", stream)
+            pipeline.execute_command("XINFO", "CONSUMERS", stream, "workers")
+        pipeline.execute_command("ZCARD", self._keys.key(queue, "due"))
+        pipeline.execute_command("XLEN", self._keys.key(queue, "outcomes"))
+        pipeline.execute_command("HMGET", self._keys.key(queue, "life"), "paused", "epoch", "fence")
+
+    def place(self, queue: str, job_id: bytes) -> Place | None:
+        """Where a job of this queue is; None: Redis does not know it."""
+        with in_our_words("HGET"):
+            record = self._redis.execute_command("HGET", self._keys.key(queue, "jobs"), job_id)
+            run = self._redis.execute_command("HGET", self._keys.key(queue, "runs"), job_id)
+            if record is None:
+                return None
+            if record.startswith(b"!"):
+                _, _, number, _, life, holder = record.split(b" ")[:6]
+                return Place(queue, "ended", None, int(number), int(life), holder=holder.decode())
+            return self._live(queue, job_id, record, run)
+
+    def _live(self, queue: str, job_id: bytes, record: bytes, run: bytes | None) -> Place:
+        head, _, rest = record.partition(b"\n")
+        entry, _, number, life, flags, band, _, size = head.split(b" ")
+        starts, attempts, losses, holder, held, lease, _ = (run or b"0 0 0 - - 0 -").split(b" ")
+        running = held == entry and holder != b"-"
+        return Place(
+            queue,
+            "due" if entry == b"-" else "running" if running else "waiting",
+            _job_name(rest[int(size) :]),
+            int(number),
+            int(life),
+            band=int(band),
+            starts=int(starts),
+            attempts=int(attempts),
+            losses=int(losses),
+            holder=holder.decode() if running else None,
+            lease_left_s=self._lease_left(queue, int(band), entry, int(lease)) if running else None,
+            due_in_s=self._due_in(queue, job_id) if entry == b"-" else None,
+            direct=b"d" in flags,
+            cancel_requested=b"c" in flags,
+            parked=b"p" in flags,
+            suspended=b"s" in flags,
+        )
+
+    def _lease_left(self, queue: str, band: int, entry: bytes, lease_ms: int) -> float | None:
+        stream = self._keys.streams(queue)[band]
+        pending = self._redis.execute_command("XPENDING", stream, "workers", entry, entry, 1, parse_detail=True)
+        return (lease_ms - pending[0]["time_since_delivered"]) / 1000 if pending else None
+
+    def _due_in(self, queue: str, job_id: bytes) -> float | None:
+        score = self._redis.execute_command("ZSCORE", self._keys.key(queue, "due"), job_id)
+        seconds, micros = self._redis.execute_command("TIME")
+        return None if score is None else float(score) / 1000 - (int(seconds) + int(micros) / 1e6)
+
+
+def _job_name(envelope: bytes) -> str | None:
+    try:
+        return Envelope.unpack(envelope).job
+    except DecodeError:
+        return None
+
+
+def _view(replies: Sequence[Any]) -> QueueView:
+    """One queue, from its part of the replies; a stream or group that is not there yet answers with an error."""
+    length = pending = 0
+    consumers: dict[str, Consumer] = {}
+    for band in range(BANDS):
+        entries, groups, members = replies[3 * band : 3 * band + 3]
+        length += _number(entries)
+        pending += sum(int(group[b"pending"]) for group in _maps(groups) if group[b"name"] == b"workers")
+        for member in _maps(members):
+            name, idle_s = member[b"name"].decode(), int(member[b"idle"]) / 1000
+            known = consumers.get(name, Consumer(name, 0, idle_s))
+            consumers[name] = Consumer(name, known.running + int(member[b"pending"]), min(known.idle_s, idle_s))
+    due, outcomes, life = replies[3 * BANDS :]
+    paused, epoch, fence = life if isinstance(life, list) else (None, None, None)
+    return QueueView(
+        waiting=max(0, length - pending),
+        running=pending,
+        due=_number(due),
+        outcomes=_number(outcomes),
+        paused=paused == b"1",
+        epoch=epoch.decode() if epoch else None,
+        fence=int(fence) if fence else None,
+        consumers=sorted(consumers.values(), key=lambda each: each.name),
+    )
+
+
+def _number(reply: Any) -> int:
+    return reply if isinstance(reply, int) else 0
+
+
+def _maps(reply: Any) -> list[dict[bytes, Any]]:
+    """The maps of an XINFO reply, which come as flat lists."""
+    if isinstance(reply, Exception):
+        return []
+    return [dict(zip(each[::2], each[1::2], strict=True)) for each in reply]

@@ -1,0 +1,101 @@
+"""`redisjobs dev`: all of it on this machine, in one process with one log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from redisjobs import migrations
+from redisjobs.cli import process
+from redisjobs.cli.options import given, store_options
+from redisjobs.cli.relay import relaying
+from redisjobs.cli.worker import conclude, find_app, names, slots
+from redisjobs.embedded import Embedded, Servers
+from redisjobs.settings import RelaySettings, Settings
+from redisjobs.worker import Worker
+
+GRACE_S = 5.0
+"""At a desk nobody waits for longer after a Ctrl-C."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  redisjobs dev shop.jobs:app
+  redisjobs dev shop.jobs:app -q default,mail
+
+\b
+Starts a Postgres and a Redis, unless URLs of them are given; their data stay in ./.redisjobs. Another terminal
+reaches them with the two URLs that are printed."""
+)
+@click.argument("place", metavar="[MODULE:APP]", required=False)
+@click.option("--app", "-A", metavar="MODULE:APP", envvar="REDISJOBS_APP", help="Where the app is.")
+@click.option(
+    "--queues",
+    "-q",
+    type=names,
+    default="*",
+    show_default=True,
+    envvar="REDISJOBS_QUEUES",
+    metavar="A,B",
+    help="Names, or globs such as mail.*",
+)
+@click.option(
+    "--concurrency",
+    "-c",
+    type=slots,
+    default="10",
+    show_default=True,
+    envvar="REDISJOBS_CONCURRENCY",
+    metavar="N|QUEUE=N,…",
+    help="Jobs of each queue at the same time.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=".redisjobs",
+    show_default=True,
+    help="Where the embedded servers keep their data.",
+)
+@store_options
+def dev(
+    *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int], data: Path
+) -> None:  # fmt: skip
+    """Run everything here: servers, tables, relay and worker."""
+    process.prepare()
+    given().set_up_logs()
+    known = given().settings()
+    with Embedded(data, database_url=known.database_url, redis_url=known.redis_url) as servers:
+        _name(servers)
+        found = find_app(place or app)
+        found.settings = _stores(found.settings, servers, known)
+        for step in migrations.migrate(found.settings.need_database_url(), found.settings.schema):
+            click.echo(f"applied {step}", err=True)
+        made = Worker(found, queues=queues, concurrency=concurrency, drain_grace=GRACE_S)
+        code = process.run(_serve(made))
+    raise click.exceptions.Exit(code)
+
+
+async def _serve(made: Worker) -> int:
+    async with relaying(made.app.settings, RelaySettings()):
+        receipt = await made.run()
+    return conclude(receipt)
+
+
+def _stores(settings: Settings, servers: Servers, known: Settings) -> Settings:
+    """What the app says itself comes first, then the servers started here."""
+    return Settings(
+        settings.database_url or servers.database_url, settings.redis_url or servers.redis_url,
+        settings.schema, known.prefix if settings.prefix == "rj" else settings.prefix,
+    )  # fmt: skip
+
+
+def _name(servers: Servers) -> None:
+    """Print where the servers are, and tell the app, whose module may read it while it is imported."""
+    os.environ["REDISJOBS_DATABASE_URL"] = servers.database_url
+    os.environ["REDISJOBS_REDIS_URL"] = servers.redis_url
+    click.echo(f"{servers.description}\n", err=True)
+    click.echo(f"export REDISJOBS_DATABASE_URL='{servers.database_url}'")
+    click.echo(f"export REDISJOBS_REDIS_URL='{servers.redis_url}'")

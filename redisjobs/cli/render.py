@@ -1,0 +1,96 @@
+"""What a command shows: tables for people, one JSON document for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PIPE_WIDTH = 250
+"""Columns where no terminal tells its own: nothing is cut for `grep`."""
+
+
+def as_json(document: Any) -> None:
+    """Print one document."""
+    click.echo(json.dumps(document, default=_plain, ensure_ascii=False, indent=2))
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """Print a table; numbers stand right, an id is never broken."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", show_edge=False)
+    listed = [list(row) for row in rows]
+    for at, header in enumerate(headers):
+        numbers = bool(listed) and all(isinstance(row[at], int | float) or row[at] is None for row in listed)
+        made.add_column(header, justify="right" if numbers else "left", no_wrap=header == "id", overflow="fold")
+    for row in listed:
+        made.add_row(*(cell(value) for value in row))
+    _console().print(made)
+
+
+def facts(pairs: Mapping[str, object]) -> None:
+    """Print names and values below each other; what is unknown is left out."""
+    made = Table(box=None, show_header=False, pad_edge=False)
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs.items():
+        if value is not None and value != "":
+            made.add_row(name, cell(value))
+    _console().print(made)
+
+
+def heading(text: str) -> None:
+    """Print what the next lines are about."""
+    _console().print(Text(printable(text), style="bold"))
+
+
+def cell(value: object) -> Text:
+    """A value as a cell: without markup, and without control characters that a terminal would obey."""
+    if value is None:
+        return Text("-", style="dim")
+    if isinstance(value, datetime):
+        return Text(f"{value.astimezone():%Y-%m-%d %H:%M:%S}")
+    return Text(printable(str(value)))
+
+
+def printable(text: str) -> str:
+    """The text with its control characters made visible; line ends stay."""
+    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
+
+
+def age(seconds: float | None) -> str | None:
+    """A distance in time, as short as it can be read."""
+    if seconds is None:
+        return None
+    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
+
+
+def short(text: str | None, most: int = 100) -> str | None:
+    """The first line of a text, cut."""
+    if text is None:
+        return None
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _console() -> Console:
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)

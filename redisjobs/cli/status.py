@@ -1,0 +1,223 @@
+"""`redisjobs status`: one screen on both stores and every queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from redisjobs import migrations
+from redisjobs.base.urls import redact
+from redisjobs.broker.view import Consumer, QueueView, ServerView, View
+from redisjobs.cli import exits, render
+from redisjobs.cli.options import given, json_option, store_options
+from redisjobs.errors import RedisjobsError
+from redisjobs.operator import Operator, QueueLine
+from redisjobs.settings import RelaySettings, Settings
+
+WAITING = ("staged", "deferred")
+BUDGET = RelaySettings().memory_budget
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found out. A store that cannot be asked leaves its error, and the rest is there."""
+
+    settings: Settings
+    postgres: str | None = None
+    standby: bool = False
+    missing: list[str] = field(default_factory=list[str])
+    lines: dict[str, QueueLine] = field(default_factory=dict[str, QueueLine])
+    redis: ServerView | None = None
+    views: dict[str, QueueView] = field(default_factory=dict[str, QueueView])
+    errors: dict[str, RedisjobsError] = field(default_factory=dict[str, RedisjobsError])
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue that either store knows."""
+        return sorted({*self.lines, *self.views})
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  redisjobs status
+  redisjobs status --json | jq '.queues[] | select(.dead > 0)'
+
+\b
+Exit codes: 0 both stores answer, 69 one does not (what the other says is shown), 78 the tables are missing."""
+)
+@json_option
+@store_options
+def status(*, as_json: bool) -> None:
+    """One screen: stores, queues, who holds them, what lags."""
+    report = collect(given().settings())
+    if as_json:
+        render.as_json(document(report))
+    else:
+        show(report)
+    for error in report.errors.values():
+        raise click.exceptions.Exit(exits.code_of(error))
+    if report.missing:
+        raise click.exceptions.Exit(exits.CONFIGURATION)
+
+
+def collect(settings: Settings) -> Report:
+    """Ask both stores."""
+    report = Report(settings)
+    settings.need_database_url()
+    settings.need_redis_url()
+    for name, ask in (("postgres", _ask_postgres), ("redis", _ask_redis)):
+        try:
+            ask(report)
+        except RedisjobsError as error:
+            report.errors[name] = error
+    return report
+
+
+def _ask_postgres(report: Report) -> None:
+    url, schema = report.settings.need_database_url(), report.settings.schema
+    with Operator(url, schema) as operator:
+        report.postgres, report.standby = operator.server()
+        report.missing = migrations.missing(url, schema)
+        if not report.missing:
+            report.lines = {line.queue: line for line in operator.queues()}
+
+
+def _ask_redis(report: Report) -> None:
+    with View(report.settings.need_redis_url(), report.settings.prefix) as view:
+        names = sorted({*report.lines, *view.queues()})
+        report.views = view.look(names)
+        report.redis = view.server()
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as one JSON document."""
+    settings, redis = report.settings, report.redis
+    errors = {name: str(error) for name, error in report.errors.items()}
+    return {
+        "postgres": {
+            "reachable": "postgres" not in errors, "url": redact(settings.need_database_url()), "version": report.postgres,
+            "standby": report.standby, "schema": settings.schema, "missing_migrations": report.missing,
+            "error": errors.get("postgres"),
+        },
+        "redis": {
+            "reachable": "redis" not in errors, "url": redact(settings.need_redis_url()), "prefix": settings.prefix,
+            "version": redis and redis.version, "used_memory": redis and redis.used_memory,
+            "maxmemory": redis and redis.maxmemory, "policy": redis and redis.policy,
+            "full": redis and redis.is_full(BUDGET), "error": errors.get("redis"),
+        },
+        "queues": [queue_document(name, report.lines.get(name), report.views.get(name)) for name in report.queues],
+    }  # fmt: skip
+
+
+def queue_document(name: str, line: QueueLine | None, view: QueueView | None) -> dict[str, Any]:
+    """One queue as JSON; null is what could not be asked."""
+    return {
+        "queue": name,
+        "paused": line.paused if line else view.paused if view else None,
+        "relay": line and {"holder": line.holder if line.is_held else None, "lease_left_s": line.lease_left_s},
+        "states": line and line.states,
+        "dead": line and line.dead,
+        "finished": line and line.finished,
+        "oldest_s": line and line.oldest_s,
+        "relay_lag_s": line and (line.oldest_staged_s or 0.0),
+        "failing": line and line.failing,
+        "waiting": view and view.waiting,
+        "running": view and view.running,
+        "due": view and view.due,
+        "outcomes": view and view.outcomes,
+        "consumers": view and view.consumers,
+    }
+
+
+def show(report: Report) -> None:
+    """The report as tables."""
+    render.facts({"Postgres": _postgres_words(report), "Redis": _redis_words(report)})
+    click.echo()
+    if not report.queues:
+        click.echo("no queue yet: enqueue a job, and have a relay running")
+        return
+    headers = [
+        "queue",
+        "staged",
+        "published",
+        "waiting",
+        "running",
+        "due",
+        "dead",
+        "finished",
+        "oldest",
+        "relay lag",
+        "relay",
+        "",
+    ]
+    render.table(headers, [_row(name, report.lines.get(name), report.views.get(name)) for name in report.queues])
+    members = [(name, each) for name in report.queues if name in report.views for each in report.views[name].consumers]
+    if members:
+        click.echo()
+        render.table(["worker", "queue", "running", "idle"], [_member(name, each) for name, each in members])
+    for line in report.lines.values():
+        if line.failing:
+            click.echo()
+            render.heading(failing_words(line))
+
+
+def _row(name: str, line: QueueLine | None, view: QueueView | None) -> list[object]:
+    states = line.states if line else {}
+    in_redis = sum(number for state, number in states.items() if state not in (*WAITING, "set_aside"))
+    notes = [f"{number} {state.replace('_', ' ')}" for state, number in states.items()
+             if state not in ("staged", "published")]  # fmt: skip
+    paused = (line and line.paused) or (view and view.paused)
+    relay = (line.holder if line.is_held else "nobody") if line else None
+    return [
+        name,
+        line and states.get("staged", 0),
+        line and in_redis,
+        view and view.waiting,
+        view and view.running,
+        view and view.due,
+        line and line.dead,
+        line and line.finished,
+        render.age(line.oldest_s) if line else None,
+        render.age(line.oldest_staged_s or 0.0) if line else None,
+        relay,
+        ", ".join((["PAUSED"] if paused else []) + (["FAILING"] if line and line.failing else []) + notes),
+    ]
+
+
+def _member(queue: str, consumer: Consumer) -> list[object]:
+    return [consumer.name, queue, consumer.running, render.age(consumer.idle_s)]
+
+
+def failing_words(line: QueueLine) -> str:
+    """Which row stops a queue, and what to do."""
+    row = line.failing or {}
+    return (
+        f"queue {line.queue} stands still: row {row.get('id')} ({row.get('job')}): {row.get('error')}\n"
+        f"  take it out of the line with: redisjobs outbox set-aside {row.get('id')}"
+    )
+
+
+def _postgres_words(report: Report) -> str:
+    if error := report.errors.get("postgres"):
+        return f"DOWN: {error}"
+    url = redact(report.settings.need_database_url())
+    words = f"{report.postgres} at {url}, schema {report.settings.schema}"
+    if report.standby:
+        words += ", a STANDBY that takes no writes: name its primary"
+    return f"{words}, LACKS {', '.join(report.missing)}: run `redisjobs migrate`" if report.missing else words
+
+
+def _redis_words(report: Report) -> str:
+    if report.redis is None:
+        return f"DOWN: {report.errors.get('redis')}"
+    redis, url = report.redis, redact(report.settings.need_redis_url())
+    limit = f" of {redis.maxmemory / 2**20:.0f}" if redis.maxmemory else ""
+    words = f"{redis.version} at {url}, {redis.used_memory / 2**20:.1f}{limit} MiB used"
+    return (
+        f"{words}, FULL: relays publish nothing until there is room; raise maxmemory or add workers"
+        if redis.is_full(BUDGET)
+        else words
+    )

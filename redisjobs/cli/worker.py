@@ -1,0 +1,157 @@
+"""`redisjobs worker`: runs jobs until it is told to stop, and says then what became of those that ran."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import click
+
+from redisjobs.app import App
+from redisjobs.cli import process, render
+from redisjobs.cli.apps import load_app
+from redisjobs.cli.options import duration, given, store_options
+from redisjobs.cli.start import need_redis
+from redisjobs.drain import Receipt
+from redisjobs.logs import event
+from redisjobs.worker import Worker
+
+log = logging.getLogger("redisjobs.worker")
+
+
+def slots(value: str) -> int | dict[str, int]:
+    """Slots for each queue: `20`, or `default=20,mail.*=5`."""
+    try:
+        if "=" not in value:
+            return int(value)
+        pairs = [part.rsplit("=", 1) for part in value.split(",") if part.strip()]
+        return {queue.strip(): int(number) for queue, number in pairs}
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no number of slots: pass 20, or queue=20,other=5.") from None
+
+
+def names(value: str) -> list[str]:
+    """Names of queues with commas between."""
+    return [name.strip() for name in value.split(",") if name.strip()]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  redisjobs worker shop.jobs:app
+  redisjobs worker shop.jobs:app -q default,mail.* -c default=20,mail.*=5
+  redisjobs worker shop.jobs:app --burst           run what is there, then end
+
+\b
+SIGTERM or Ctrl-C: nothing more is taken, running bodies may end within the grace, the rest is handed back,
+uncounted; the receipt on stdout has a line for each. A second signal hands back at once.
+Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down at the start, 78 wrong
+configuration."""
+)
+@click.argument("place", metavar="[MODULE:APP]", required=False)
+@click.option(
+    "--app",
+    "-A",
+    metavar="MODULE:APP",
+    envvar="REDISJOBS_APP",
+    help="Where the app is; the folder you are in is searched first.",
+)
+@click.option(
+    "--queues",
+    "-q",
+    type=names,
+    default="default",
+    show_default=True,
+    envvar="REDISJOBS_QUEUES",
+    metavar="A,B",
+    help="Names, or globs such as mail.*",
+)
+@click.option(
+    "--concurrency",
+    "-c",
+    type=slots,
+    default="10",
+    show_default=True,
+    envvar="REDISJOBS_CONCURRENCY",
+    metavar="N|QUEUE=N,…",
+    help="Jobs of each queue at the same time.",
+)
+@click.option(
+    "--visibility-timeout",
+    type=duration,
+    default="30s",
+    show_default=True,
+    help="How long a lease lasts without a renewal.",
+)
+@click.option("--heartbeat-interval", type=duration, help="Between renewals; by default a third of the lease.")
+@click.option(
+    "--shutdown-grace",
+    type=duration,
+    default="25s",
+    show_default=True,
+    help="How long running bodies may go on after the first signal.",
+)
+@click.option("--burst", is_flag=True, help="End when nothing waits, is due or runs.")
+@click.option(
+    "--worker-id",
+    default="",
+    metavar="NAME",
+    help="Unlike any other worker's; by default host, process id and a random tail.",
+)
+@click.option("--uvloop/--no-uvloop", default=None, help="By default where it is installed.")
+@store_options
+def worker(
+    *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int],
+    visibility_timeout: float, heartbeat_interval: float | None, shutdown_grace: float, burst: bool, worker_id: str,
+    uvloop: bool | None,
+) -> None:  # fmt: skip
+    """Run jobs."""
+    process.prepare()
+    given().set_up_logs()
+    found = find_app(place or app)
+
+    made = Worker(
+        found, queues=queues, concurrency=concurrency, visibility_timeout=visibility_timeout,
+        heartbeat_interval=heartbeat_interval, drain_grace=shutdown_grace, worker_id=worker_id, burst=burst,
+    )  # fmt: skip
+    need_redis(found.settings)
+    raise click.exceptions.Exit(process.run(_serve(made), uvloop=uvloop))
+
+
+async def _serve(made: Worker) -> int:
+    return conclude(await made.run())
+
+
+def find_app(place: str | None) -> App:
+    """The app, on the stores that were given here.
+
+    Raises:
+        ConfigurationError: there is none there, or the stores cannot work.
+    """
+    if not place:
+        raise click.UsageError("Missing the app: pass MODULE:APP, such as shop.jobs:app, or set REDISJOBS_APP.")
+    app = load_app(place)
+    app.settings = given().settings(app.settings)
+    if not app.jobs:
+        event(log, logging.WARNING, "worker.no_jobs", app=place, remedy="import the modules that declare its jobs")
+    return app
+
+
+def conclude(receipt: Receipt) -> int:
+    """Print the receipt, and see to it that the process ends; its exit code."""
+    tell(receipt, as_json=(given().log_format or "text").lower() == "json")
+    process.end_soon(receipt.exit_code, within=0 if receipt.stuck else process.END_S)
+    return receipt.exit_code
+
+
+def tell(receipt: Receipt, *, as_json: bool) -> None:
+    """Print a line for each job that ran when the drain began, and one that counts them."""
+    fates = {fate: receipt.count(fate) for fate in ("finished", "handed back", "abandoned")}
+    if as_json:
+        for line in receipt.lines:
+            click.echo(json.dumps({"fate": line.fate, "job_id": line.job_id, "job": line.job, "queue": line.queue}))
+        click.echo(json.dumps({"drained": fates}))
+        return
+    for line in receipt.lines:
+        click.echo(f"{line.fate:<11}  {line.job_id}  {render.printable(line.job)}  {line.queue}")
+    click.echo("drained: " + ", ".join(f"{count} {fate}" for fate, count in fates.items()))
