@@ -16,6 +16,15 @@ from redisjobs.job import AsyncJob, Door, Job, SyncJob
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
+class Anything:
+    """What only a parameter for anything takes, `object` or `Any`.
+
+    To a type checker such a parameter takes a `Context` too. A function that begins with one is therefore looked
+    for first, and the arguments of its calls are checked when they are made.
+    """
+
+
 _KINDS: dict[bool, type[Job[Any, Any]]] = {True: AsyncJob, False: SyncJob}
 
 
@@ -28,12 +37,18 @@ class Declarer:
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
+        self, function: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
+    ) -> AsyncJob[..., R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
     ) -> AsyncJob[P, R]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncJob[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Anything, ...], R], /) -> SyncJob[..., R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncJob[P, R]: ...
     @overload
@@ -55,12 +70,18 @@ class Registry(ABC):
 
     @overload
     def job(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
+        self, function: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
+    ) -> AsyncJob[..., R]: ...
+    @overload
+    def job(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
     ) -> AsyncJob[P, R]: ...
     @overload
     def job(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncJob[P, R]: ...
+    @overload
+    def job(self, function: Callable[Concatenate[Anything, ...], R], /) -> SyncJob[..., R]: ...
     @overload
     def job(self, function: Callable[Concatenate[Context, P], R], /) -> SyncJob[P, R]: ...
     @overload

@@ -65,6 +65,8 @@ class Codecs:
             codec = JSON if is_json(value) else MSGPACK
         except Refusal as refusal:
             raise refusal.as_error(what) from None
+        except RecursionError:
+            raise EncodeError(what or "the arguments", "are nested too deep to be encoded from here") from None
         payload = to_json(value).encode() if codec == JSON else packing.pack(value)
         if self._outer is not None:
             codec, payload = self._outer.name, self._outer.wrap(codec, payload)

@@ -145,7 +145,7 @@ def statements_of(conn: psycopg.Connection[Any]) -> int:
     """How many statements this transaction has written rows with: each has a command number of its own."""
     row = conn.execute("SELECT count(DISTINCT cmin::text) FROM redisjobs.outbox").fetchone()
     assert row is not None
-    return row[0]
+    return int(row[0])
 
 
 def test_no_calls_are_no_statement(conn):
@@ -335,7 +335,7 @@ def test_the_troubles_of_the_callers_transaction_stay_his(conn):
 
 
 def test_what_is_no_connection_is_refused():
-    with pytest.raises(OptionError, match="builtins.str.*psycopg 3"):
+    with pytest.raises(OptionError, match=r"builtins.str.*psycopg 3"):
         mail.enqueue("postgresql://", "a")  # type: ignore[call-overload]
 
 

@@ -29,13 +29,16 @@ def test_a_password_apart_is_put_into_the_url():
     assert settings.redis_url == "redis://:p%40ss%2Fw%23%25%2B%3A%3F@h:1"
     assert settings.database_url == "postgresql://u:a%3Ab@h/d"
     assert settings.shown() == {
-        "redis_url": "redis://:***@h:1", "database_url": "postgresql://u:***@h/d", "schema": "redisjobs", "prefix": "rj",
-    }  # fmt: skip
+        "redis_url": "redis://:***@h:1",
+        "database_url": "postgresql://u:***@h/d",
+        "schema": "redisjobs",
+        "prefix": "rj",
+    }
     assert "p%40ss" not in repr(settings)
 
 
 def test_an_error_names_where_the_url_came_from():
-    with pytest.raises(ConfigurationError, match="^REDIS_URL cannot be read") as refused:
+    with pytest.raises(ConfigurationError, match=r"^REDIS_URL cannot be read") as refused:
         Settings.load(environ={"REDIS_URL": "redis://:se/cret@h"})
 
     assert "cret" not in str(refused.value)

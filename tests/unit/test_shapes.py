@@ -200,7 +200,7 @@ CASES: list[tuple[Any, list[Any]]] = [
     (Box[int], [Box(1)]),
     (Doubling, [Doubling(3)]),
     (Big, [Big(2.0, "x")]),
-    (Customer, [Customer(fullName="x", lines=[LINE], born=AT, extra_one=1)]),
+    (Customer, [Customer.model_validate({"name": "x", "lines": [LINE], "born": AT, "extra_one": 1})]),
     (list[Customer] | None, [[Customer(fullName="x", home=pydantic.HttpUrl("https://example.org/a"))], None]),
     (Tree, [Tree(children=[Tree(), Tree(children=[Tree()])])]),
     (Names, [Names(["a", "b"])]),
@@ -308,14 +308,14 @@ def test_plain_arguments_cost_nothing(annotation):
         (Demanding, Demanding(1), "order"),
         (Hidden, Hidden(word=pydantic.SecretStr("x")), "order.word"),
         (tuple[Line, int], (LINE,), "order"),
-        (Customer, Customer(fullName="x", extra_one=LINE), "order.extra_one"),
+        (Customer, Customer.model_validate({"name": "x", "extra_one": LINE}), "order.extra_one"),
         (Box, Box(LINE), "order.content"),
     ],
 )
 def test_what_has_no_annotation_to_come_back_through_is_refused_with_its_place(annotation, value, path: str):
     shape = shape_of(annotation)
 
-    with pytest.raises((Refusal, EncodeError)) as refused:
+    with pytest.raises(EncodeError) as refused:
         BUILT_IN.encode({"order": written(shape, value)})
 
     assert refused.value.path == path
@@ -343,14 +343,14 @@ def test_a_class_from_a_later_release_keeps_what_it_knows():
 
 
 class Alias:
-    """What `type Nested = tuple[Line, list[Nested]]` makes in Python 3.12: its value is looked up when it is asked for."""
+    """What `type Nested = tuple[Line, list[Nested]]` makes in Python 3.12: looked up when it is asked for."""
 
     @property
     def __value__(self) -> Any:
-        return tuple[Line, list[self]]  # type: ignore[name-defined]  # at run time it is one
+        return tuple[Line, list[self]]  # type: ignore[valid-type]  # at run time it is one
 
 
 def test_an_alias_may_refer_to_itself():
-    value = (LINE, [(LINE, []), (LINE, [(LINE, [])])])
+    value: Any = (LINE, [(LINE, []), (LINE, [(LINE, [])])])
 
     assert there_and_back(Alias(), value) == value

@@ -43,12 +43,25 @@ async def tags(**tags: str) -> None:
     del tags
 
 
+@app.job
+async def anything(value: object, copies: int = 1) -> int:
+    return hash(value) + copies
+
+
+@app.job(queue="x")
+def whatever(value: Any) -> str:
+    return str(value)
+
+
 def sync_producer(connection: psycopg.Connection[Any], cursor: psycopg.Cursor[Any]) -> None:
     assert_type(confirm.enqueue(connection, Order(1), copies=2), Handle[str])
     assert_type(mail.enqueue(cursor, "a@example.org", subject="hello"), Handle[int])
     assert_type(report.enqueue(connection, 2026), Handle[list[Order]])
     assert_type(clean.enqueue(connection), Handle[None])
     assert_type(tags.enqueue(connection, a="1", b="2"), Handle[None])
+    assert_type(anything.enqueue(connection, 5, copies=2), Handle[int])
+    assert_type(anything.enqueue(connection, value="x"), Handle[int])
+    assert_type(whatever.enqueue(connection, value="x"), Handle[str])
     assert_type(app.enqueue(connection, confirm.call(Order(1)), report.call(year=1)), list[Handle[Any]])
     assert_type(app.enqueue(connection, [confirm.call(Order(n)) for n in range(3)]), list[Handle[Any]])
     assert_type(app.cancel(connection, "id"), str)
