@@ -9,18 +9,20 @@
 --         …        keys whose window is still open: key, job id, ms left; three values each
 -- Reply   ok, or stale
 -- Cost    O(keys)
+-- uses lib/record.lua
 local life, jobs, keys, windows = unpack(KEYS)
 local token, epoch = unpack(ARGV, 1, 2)
 
 if tonumber(token) < tonumber(redis.call('HGET', life, 'fence') or 0) then return 'stale' end
+even_when_full(life)
 redis.call('HSET', life, 'epoch', epoch, 'fence', token)
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local now = now_ms()
 for i = 3, #ARGV, 3 do
   local owner = redis.call('HGET', keys, ARGV[i])
   if not owner or redis.call('HEXISTS', jobs, owner) == 0 then
+    if owner ~= ARGV[i + 1] then redis.call('ZREM', windows, ARGV[i]) end
     redis.call('HSET', keys, ARGV[i], ARGV[i + 1])
-    redis.call('ZADD', windows, now + tonumber(ARGV[i + 2]), ARGV[i])
+    redis.call('ZADD', windows, 'NX', now + tonumber(ARGV[i + 2]), ARGV[i])
   end
 end
 return 'ok'

@@ -1,4 +1,5 @@
 -- begin: entries just read by a blocking XREADGROUP become deliveries; while the queue is paused they go back.
+-- What a lost call has begun already stays begun, and is answered again unless the queue is paused.
 --
 -- KEYS    life jobs runs, ready: the three streams
 -- ARGV    consumer who read them
@@ -17,15 +18,15 @@ local paused = redis.call('HGET', life, 'paused') == '1'
 local found = {}
 for i = 4, #ARGV, 3 do
   local band, entry, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
-  local pending = redis.call('XPENDING', q.ready[band + 1], 'workers', entry, entry, 1, consumer)
-  if #pending > 0 then
-    if paused or #found >= tonumber(room) then
+  local pending = redis.pcall('XPENDING', q.ready[band + 1], 'workers', entry, entry, 1, consumer)
+  if not pending.err and #pending > 0 then
+    if (paused or #found >= tonumber(room)) and not is_begun(q, entry, id) then
       put_back(q, band, entry, id)
-    else
+    elseif not paused then
       redis.call('XCLAIM', q.ready[band + 1], 'workers', consumer, 0, entry, 'JUSTID')
       found[#found + 1] = { band, entry, id }
     end
   end
 end
 if paused then return { 'paused' } end
-return deliver(q, found, consumer, lease)
+return deliver(q, found, consumer, lease, true)

@@ -1,12 +1,13 @@
 -- bury: tombstones whose grace is over, their outcomes, and idempotency keys whose window has ended, go.
+-- Where all graves are lost, the outcomes behind the settled position get new ones.
 --
--- KEYS    jobs outcomes graves keys windows
+-- KEYS    life jobs outcomes graves keys windows
 -- ARGV    limit    at most so many outcomes, and keys
 --         grace    ms for which a settled tombstone stays
 -- Reply   how many outcomes went
 -- Cost    O(jobs in those outcomes)
 -- uses lib/record.lua
-local jobs, outcomes, graves, keys, windows = unpack(KEYS)
+local life, jobs, outcomes, graves, keys, windows = unpack(KEYS)
 local limit, grace = unpack(ARGV, 1, 2)
 
 local now = now_ms()
@@ -25,6 +26,12 @@ for _, outcome in ipairs(old) do
   in_pieces('HDEL', jobs, gone)
   redis.call('XDEL', outcomes, outcome)
   redis.call('ZREM', graves, outcome)
+end
+if #old == 0 and redis.call('ZCARD', graves) == 0 then
+  local settled = redis.call('HGET', life, 'settled') or '0-0'
+  for _, entry in ipairs(redis.call('XRANGE', outcomes, '-', settled, 'COUNT', limit)) do
+    redis.call('ZADD', graves, now, entry[1])
+  end
 end
 local ended = redis.call('ZRANGEBYSCORE', windows, '-inf', now, 'LIMIT', 0, limit)
 in_pieces('HDEL', keys, ended)

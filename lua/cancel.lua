@@ -18,7 +18,7 @@ local q = {
   cancels = cancels, ready = { ready0, ready1, ready2 },
 }
 even_when_full(life)
-local batch, now = new_batch(), now_ms()
+local batch, now, answered = new_batch(), now_ms(), {}
 
 local function cancel(id, rows_life)
   local rec = redis.call('HGET', jobs, id)
@@ -40,6 +40,10 @@ local function cancel(id, rows_life)
 end
 
 local reply = { 'ok' }
-for i = 3, #ARGV, 2 do reply[#reply + 1] = cancel(ARGV[i], tonumber(ARGV[i + 1])) end
+for i = 3, #ARGV, 2 do
+  local id = ARGV[i]
+  answered[id] = answered[id] or cancel(id, tonumber(ARGV[i + 1]))
+  reply[#reply + 1] = answered[id]
+end
 write_batch(q, batch, now)
 return reply

@@ -18,7 +18,7 @@ local q = {
   cancels = cancels, ready = { ready0, ready1, ready2 },
 }
 even_when_full(life)
-local ids, reply, batch, now = {}, {}, new_batch(), now_ms()
+local ids, reply, accepted, batch, now = {}, {}, {}, new_batch(), now_ms()
 for i = 2, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
 if #ids == 0 then return {} end
 
@@ -66,7 +66,12 @@ for n, id in ipairs(ids) do
   local at = 8 * n - 6
   local entry, start = ARGV[at + 1], ARGV[at + 2]
   local run, rec = read_run(runtexts[n]), recs[n]
-  if rec and run.entry == entry and run.holder == consumer and run.starts == tonumber(start) then
+  local token = entry .. ' ' .. start
+  if accepted[id] then
+    reply[#reply + 1] = n - 1
+    reply[#reply + 1] = accepted[id] == token and 'repeat' or 'lost'
+  elseif rec and run.entry == entry and run.holder == consumer and run.starts == tonumber(start) then
+    accepted[id] = token
     local word = accept(id, rec, run, ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), ARGV[at + 6])
     if FINAL[word] and ARGV[at + 7] ~= '' then
       local nth, keep = string.match(ARGV[at + 7], '^(%d+) (%d+)$')

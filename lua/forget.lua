@@ -4,7 +4,7 @@
 -- ARGV    token    the relay's token for this queue
 --         epoch    the life of Redis that it believes in
 --         …        the jobs' ids
--- Reply   {ok, how many went}, or {stale}, {epoch}
+-- Reply   {ok, how many went, then the ids of live direct jobs among them}, or {stale}, {epoch}
 -- Cost    O(jobs)
 -- uses lib/record.lua lib/place.lua
 local life, jobs, runs, due, keys, windows, outcomes, cancels, ready0, ready1, ready2 = unpack(KEYS)
@@ -26,16 +26,19 @@ local function is_ghost(id, rec)
   local r, run = read_record(rec), read_run(redis.call('HGET', runs, id))
   if has(r.flags, 'd') then return false end
   if r.entry == '-' or run.entry ~= r.entry then return true end
-  local pending = redis.call('XPENDING', q.ready[r.band + 1], 'workers', r.entry, r.entry, 1)[1]
-  return not pending or pending[3] >= run.lease
+  local pending = redis.pcall('XPENDING', q.ready[r.band + 1], 'workers', r.entry, r.entry, 1)
+  return pending.err or not pending[1] or pending[1][3] >= run.lease
 end
 
-local gone = 0
+local gone, reply = 0, { 'ok', 0 }
 for i = 3, #ARGV do
   local rec = redis.call('HGET', jobs, ARGV[i])
   if is_ghost(ARGV[i], rec) then
     forget(q, ARGV[i], rec)
     gone = gone + 1
+  elseif not is_tombstone(rec) and has(read_record(rec).flags, 'd') then
+    reply[#reply + 1] = ARGV[i]
   end
 end
-return { 'ok', gone }
+reply[2] = gone
+return reply

@@ -19,4 +19,4 @@ local q = {
   jobs = jobs, runs = runs, due = due, keys = keys, windows = windows, outcomes = outcomes, cancels = cancels,
   ready = { ready0, ready1, ready2 },
 }
-return { 'ok', unpack(place_all(q, 3)) }
+return place_all(q, 3)

@@ -1,4 +1,5 @@
 -- recall: everything that is pending under this consumer, after a reply was lost; the tokens are the same again.
+-- What was read and never begun goes back while the queue is paused.
 --
 -- KEYS    life jobs runs, ready: the three streams
 -- ARGV    consumer who asks
@@ -12,12 +13,15 @@ local consumer, lease, count = unpack(ARGV, 1, 3)
 
 local q = { jobs = jobs, runs = runs, ready = { ready0, ready1, ready2 } }
 even_when_full(life)
+local paused = redis.call('HGET', life, 'paused') == '1'
 local found = {}
 for band, stream in ipairs(q.ready) do
   local pending = redis.pcall('XPENDING', stream, 'workers', '-', '+', count, consumer)
   for _, item in ipairs(pending.err and {} or pending) do
     local entry = redis.call('XRANGE', stream, item[1], item[1])[1]
-    if entry then
+    if entry and paused and not is_begun(q, item[1], entry[2][2]) then
+      put_back(q, band - 1, item[1], entry[2][2])
+    elseif entry then
       redis.call('XCLAIM', stream, 'workers', consumer, 0, item[1], 'JUSTID')
       found[#found + 1] = { band - 1, item[1], entry[2][2] }
     else
@@ -25,4 +29,4 @@ for band, stream in ipairs(q.ready) do
     end
   end
 end
-return deliver(q, found, consumer, lease)
+return deliver(q, found, consumer, lease, true)

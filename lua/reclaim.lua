@@ -5,7 +5,7 @@
 --         lease      ms, as in take
 --         count      free slots
 --         max_losses after so many lost leases the job is a dead letter
--- Reply   as take
+-- Reply   as take; {paused} as long as nothing may start
 -- Cost    O(leases) once in lease/4 for the whole fleet; O(1) in between, unless there is more to take
 -- uses lib/record.lua lib/place.lua lib/ending.lua lib/deliver.lua
 local life, jobs, runs, due, keys, windows, outcomes, graves, cancels, ready0, ready1, ready2 = unpack(KEYS)
@@ -17,7 +17,10 @@ local q = {
 }
 lease, count = tonumber(lease), tonumber(count)
 local now, found, ended, batch, more = now_ms(), {}, 0, new_batch(), false
-if now - tonumber(redis.call('HGET', life, 'swept') or 0) < lease / 4 then return { 'ok' } end
+local known = redis.call('HMGET', life, 'paused', 'swept')
+if known[1] == '1' then return { 'paused' } end
+local since = now - tonumber(known[2] or 0)
+if since >= 0 and since < lease / 4 then return { 'ok' } end
 even_when_full(life)
 
 -- What becomes of one lapsed delivery; true when it is the consumer's now.
@@ -31,10 +34,9 @@ local function take_over(band, entry, id, idle)
   if run.entry == entry then
     if idle < run.lease then return false end
     run.losses = run.losses + 1
-    local holder, word = run.holder, has(r.flags, 'c') and 'cancelled' or run.losses >= tonumber(max_losses) and 'dead'
+    local word = has(r.flags, 'c') and 'cancelled' or run.losses >= tonumber(max_losses) and 'dead'
     if word then
       end_job(q, batch, id, r, run, word, '', run.starts, '-', now)
-      batch.lost = holder
       ended = ended + 1
       return false
     end
@@ -59,4 +61,4 @@ for band, stream in ipairs(q.ready) do
 end
 write_batch(q, batch, now)
 if not more then redis.call('HSET', life, 'swept', now) end
-return deliver(q, found, consumer, lease)
+return deliver(q, found, consumer, lease, true)

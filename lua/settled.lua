@@ -14,8 +14,9 @@ local token, epoch = unpack(ARGV, 1, 2)
 local known = redis.call('HMGET', life, 'fence', 'epoch')
 if known[2] ~= epoch then return 'epoch' end
 if tonumber(token) < tonumber(known[1] or 0) then return 'stale' end
+if #ARGV < 3 then return 'ok' end
 even_when_full(life)
 local now = now_ms()
-for i = 3, #ARGV do redis.call('ZADD', graves, now, ARGV[i]) end
+for i = 3, #ARGV do redis.call('ZADD', graves, 'NX', now, ARGV[i]) end
 redis.call('HSET', life, 'settled', ARGV[#ARGV])
 return 'ok'

@@ -26,4 +26,4 @@ for digit in string.gmatch(order, '%d') do
     end
   end
 end
-return deliver(q, found, consumer, lease)
+return deliver(q, found, consumer, lease, false)

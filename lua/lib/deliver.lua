@@ -13,9 +13,10 @@ local function read_new(stream, consumer, count)
   return reply and reply[1] and reply[1][2] or {}
 end
 
--- found: a list of {band, entry, id} pending under this consumer. A repeated begin answers the same token.
+-- found: a list of {band, entry, id} pending under this consumer. What it has begun already is told again, under the
+-- same token, where it asks `again`; for a fresh read that can only be what it runs now, of a group that was lost.
 -- Reply: entry, id, band, record, starts, attempts, losses, expired (0 or 1) for each; what has ended is dropped.
-local function deliver(q, found, consumer, lease)
+local function deliver(q, found, consumer, lease, again)
   local reply, ids = { 'ok' }, {}
   if #found == 0 then return reply end
   for i, item in ipairs(found) do ids[i] = item[3] end
@@ -30,20 +31,23 @@ local function deliver(q, found, consumer, lease)
       redis.call('XDEL', q.ready[band + 1], entry)
     else
       local run = read_run(runs[i])
-      if run.entry ~= entry or run.holder == consumer then
+      if run.entry ~= entry or (again and run.holder == consumer) then
         if run.entry ~= entry then run.starts = run.starts + 1 end
         run.holder, run.entry, run.lease = consumer, entry, lease
-        writes[#writes + 1] = id
-        writes[#writes + 1] = write_run(run)
-        local late = expire ~= '0' and tonumber(expire) <= now
-        for _, value in ipairs({ entry, id, band, rec, run.starts, run.attempts, run.losses, late and 1 or 0 }) do
-          reply[#reply + 1] = value
-        end
+        local w, n = #writes, #reply
+        writes[w + 1], writes[w + 2] = id, write_run(run)
+        reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = entry, id, band, rec
+        reply[n + 5], reply[n + 6], reply[n + 7] = run.starts, run.attempts, run.losses
+        reply[n + 8] = expire ~= '0' and tonumber(expire) <= now and 1 or 0
       end
     end
   end
   in_pieces('HSET', q.runs, writes)
   return reply
+end
+
+local function is_begun(q, entry, id)
+  return read_run(redis.call('HGET', q.runs, id)).entry == entry
 end
 
 -- Puts an entry that was read but not begun back into its stream, for another reader.

@@ -1,21 +1,36 @@
 -- ending: outcomes and ends, gathered first and written at once.
 -- uses lib/record.lua
 
+local ENTRY_VALUES, ENTRY_BYTES = 1000, 1000000
+
 local function new_batch()
-  return { told = {}, quiet = {}, ended = {}, jobs = {}, runs = {}, gone = {}, acks = { {}, {}, {} } }
+  return { entries = {}, open = {}, ended = {}, jobs = {}, runs = {}, gone = {}, acks = { {}, {}, {} } }
+end
+
+-- The entry of `outcomes` to be that takes the next text: of `told`, or of `quiet` ones, which nobody waits for.
+local function entry_for(batch, kind, text)
+  local entry = batch.open[kind]
+  if not entry or #entry >= ENTRY_VALUES or entry.bytes + #text > ENTRY_BYTES then
+    entry = { kind = kind, bytes = 0 }
+    batch.open[kind] = entry
+    batch.entries[#batch.entries + 1] = entry
+  end
+  entry.bytes = entry.bytes + #text
+  return entry
 end
 
 -- The outcome on its way to Postgres: word life number attempts due envelopesize LF envelope record
 local function tell(batch, id, r, run, word, due, record)
-  local list = batch.told
-  local envelope = ''
+  local kind, envelope = 'told', ''
   if has(r.flags, 'd') then
-    if word == 'dead' then envelope = envelope_of(r) else list = batch.quiet end
+    if word == 'dead' then envelope = envelope_of(r) else kind = 'quiet' end
   end
-  list[#list + 1] = id
-  list[#list + 1] = table.concat({ word, r.life, r.number, run.attempts, due or 0, #envelope }, ' ')
+  local text = table.concat({ word, r.life, r.number, run.attempts, due and digits(due) or 0, #envelope }, ' ')
     .. '\n' .. envelope .. record
-  return list
+  local entry = entry_for(batch, kind, text)
+  entry[#entry + 1] = id
+  entry[#entry + 1] = text
+  return entry
 end
 
 local function drop_entry(batch, r)
@@ -28,8 +43,8 @@ end
 -- The job ends: a tombstone with the token of the holder whose finish was accepted.
 local function end_job(q, batch, id, r, run, word, record, start, consumer, now)
   drop_entry(batch, r)
-  local list = tell(batch, id, r, run, word, nil, record)
-  batch.ended[#batch.ended + 1] = { id, list, r.number .. ' ' .. start .. ' ' .. r.life .. ' ' .. consumer }
+  local outcome = tell(batch, id, r, run, word, nil, record)
+  batch.ended[#batch.ended + 1] = { id, outcome, r.number .. ' ' .. start .. ' ' .. r.life .. ' ' .. consumer }
   batch.gone[#batch.gone + 1] = id
   if r.entry == '-' then redis.call('ZREM', q.due, id) end
   if has(r.flags, 'c') then redis.call('SREM', q.cancels, id) end
@@ -55,15 +70,13 @@ local function write_batch(q, batch, now)
       end
     end
   end
-  local outcome = {}
-  if #batch.told > 0 then outcome[batch.told] = redis.call('XADD', q.outcomes, '*', unpack(batch.told)) end
-  if #batch.quiet > 0 then
-    outcome[batch.quiet] = redis.call('XADD', q.outcomes, '*', unpack(batch.quiet))
-    redis.call('ZADD', q.graves, now, outcome[batch.quiet])
+  for _, entry in ipairs(batch.entries) do
+    entry.id = redis.call('XADD', q.outcomes, '*', unpack(entry))
+    if entry.kind == 'quiet' then redis.call('ZADD', q.graves, now, entry.id) end
   end
   for _, item in ipairs(batch.ended) do
     batch.jobs[#batch.jobs + 1] = item[1]
-    batch.jobs[#batch.jobs + 1] = '! ' .. outcome[item[2]] .. ' ' .. item[3]
+    batch.jobs[#batch.jobs + 1] = '! ' .. item[2].id .. ' ' .. item[3]
   end
   in_pieces('HSET', q.jobs, batch.jobs)
   in_pieces('HSET', q.runs, batch.runs)

@@ -44,18 +44,20 @@ local function forget(q, id, rec)
   redis.call('SREM', q.cancels, id)
 end
 
--- Who holds the key, if anybody but `id` does. An owner without a job and without a window is a ghost.
+-- Who holds the key, if anybody but `id` does. An owner without a job and without a window is a ghost;
+-- `q.fresh` are those whose job this call has yet to write.
 local function key_owner(q, key, id, now)
   local owner = redis.call('HGET', q.keys, key)
   if not owner or owner == id then return nil end
   local ends = redis.call('ZSCORE', q.windows, key)
   if ends then return tonumber(ends) > now and owner or nil end
-  return redis.call('HEXISTS', q.jobs, owner) == 1 and owner or nil
+  return (q.fresh[owner] or redis.call('HEXISTS', q.jobs, owner) == 1) and owner or nil
 end
 
 -- item: id head band life delay expire attempts key envelope. Answers new, repeat, or dup and the key's owner.
 local function place(q, item, rec, leftover, now)
   local id = item.id
+  if q.fresh[id] then return 'repeat' end
   if rec then
     local known = is_tombstone(rec) and read_tombstone(rec) or read_record(rec)
     if item.life <= known.life and is_placed(q, id, rec) then return 'repeat' end
@@ -75,7 +77,8 @@ local function place(q, item, rec, leftover, now)
   else
     entry = redis.call('XADD', q.ready[item.band + 1], '*', 'j', id)
   end
-  local expire = item.expire == '' and 0 or math.max(1, now + tonumber(item.expire))
+  local expire = item.expire == '' and 0 or digits(math.max(1, now + tonumber(item.expire)))
+  q.fresh[id] = true
   q.writes[#q.writes + 1] = id
   q.writes[#q.writes + 1] = entry .. ' ' .. expire .. ' ' .. item.head .. '\n' .. item.key .. item.envelope
   if item.attempts ~= '0' then
@@ -84,8 +87,8 @@ local function place(q, item, rec, leftover, now)
   return 'new'
 end
 
--- items from argv, 8 values each: id, head (number life flags band window keysize), delay, expire, attempts, key, envelope
--- Answers a flat list of what is not simply new: index, word, owner.
+-- Items from ARGV, seven values each: id, head (number life flags band window keysize), delay, expire, attempts,
+-- key, envelope. Answers ok, then for each that is not simply new: index, word, owner.
 local function place_all(q, first)
   local now, items, ids = now_ms(), {}, {}
   for i = first, #ARGV, 7 do
@@ -96,11 +99,11 @@ local function place_all(q, first)
     }
     ids[#ids + 1] = ARGV[i]
   end
-  if #ids == 0 then return {} end
+  if #ids == 0 then return { 'ok' } end
   local recs, runs = in_pieces('HMGET', q.jobs, ids), in_pieces('HMGET', q.runs, ids)
   local dues = in_pieces('ZMSCORE', q.due, ids)
-  q.writes = {}
-  local reply = {}
+  q.writes, q.fresh = {}, {}
+  local reply = { 'ok' }
   for i, item in ipairs(items) do
     local word, owner = place(q, item, recs[i], runs[i] or dues[i], now)
     if word ~= 'new' then

@@ -17,13 +17,22 @@ local function now_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+-- A time as text: the digits of one beyond the year 5000 are more than Lua writes by itself.
+local function digits(ms)
+  return string.format('%.0f', ms)
+end
+
 local function is_tombstone(rec)
   return string.sub(rec, 1, 1) == '!'
 end
 
+-- A record that cannot be read is that of a job which is nowhere: it is replaced or forgotten like one.
 local function read_record(rec)
   local entry, expire, number, life, flags, band, window, size, at =
-    string.match(rec, '^(%S+) (%d+) (%d+) (%d+) (%S+) (%d) (%d+) (%d+)\n()')
+    string.match(rec, '^(%S+) (%d+) (%d+) (%d+) (%S+) ([012]) (%d+) (%d+)\n()')
+  if not entry then
+    entry, expire, number, life, flags, band, window, size, at = '-', '0', 0, 0, '-', 1, 0, 0, #rec + 1
+  end
   return {
     entry = entry, expire = expire, number = tonumber(number), life = tonumber(life), flags = flags,
     band = tonumber(band), window = tonumber(window), size = tonumber(size), text = rec, at = at,
@@ -45,7 +54,10 @@ end
 
 local function read_tombstone(rec)
   local outcome, number, start, life, consumer = string.match(rec, '^! (%S+) (%d+) (%d+) (%d+) (%S+)')
-  return { outcome = outcome, number = tonumber(number), start = start, life = tonumber(life), consumer = consumer }
+  return {
+    outcome = outcome or '-', number = tonumber(number or 0), start = start, life = tonumber(life or 0),
+    consumer = consumer,
+  }
 end
 
 local function has(flags, letter)
@@ -63,11 +75,11 @@ local function without(flags, letter)
 end
 
 local function read_run(run)
-  if not run then
+  local starts, attempts, losses, holder, entry, lease, last =
+    string.match(run or '', '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+) (%S+)$')
+  if not starts then
     return { starts = 0, attempts = 0, losses = 0, holder = '-', entry = '-', lease = 0, last = '-' }
   end
-  local starts, attempts, losses, holder, entry, lease, last =
-    string.match(run, '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+) (%S+)$')
   return {
     starts = tonumber(starts), attempts = tonumber(attempts), losses = tonumber(losses),
     holder = holder, entry = entry, lease = tonumber(lease), last = last,

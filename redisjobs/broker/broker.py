@@ -9,7 +9,7 @@ from typing import Any, Self
 import redis.asyncio as async_redis
 
 from redisjobs.base import scripts
-from redisjobs.broker.client import COMMAND_TIMEOUT_S, Argument, connect, in_our_words, run
+from redisjobs.broker.client import COMMAND_TIMEOUT_S, Argument, command, connect, run
 from redisjobs.broker.keys import Keys
 from redisjobs.broker.values import Answer, Delivery, Entry, Finish, Promoted, Publication, Result, Taken
 from redisjobs.errors import StoreRefused
@@ -23,6 +23,7 @@ _PROMOTE = scripts.load("promote")
 _BURY = scripts.load("bury")
 _FINISH = scripts.load("finish")
 _LEAVE = scripts.load("leave")
+_HOLDER = scripts.load("holder")
 
 GRACE_MS = 60_000
 """For how long a tombstone stays once its outcome is in Postgres."""
@@ -66,8 +67,7 @@ class Broker:
 
     async def ping(self) -> None:
         """Raises BrokerUnavailable or StoreRefused where Redis cannot be used."""
-        with in_our_words("PING"):
-            await self.redis.ping()
+        await command(self.redis, "PING")
 
     # -- producers
     async def enqueue_direct(self, queue: str, jobs: Sequence[Publication]) -> list[tuple[str, bytes | None]]:
@@ -78,14 +78,13 @@ class Broker:
             arguments = [value for job in piece for value in job.arguments()]
             reply = await self._run(_ENQUEUE, queue, len(piece), *arguments)
             words += placed(reply, len(piece))
-        with in_our_words("SADD"):
-            await self.redis.sadd(self.keys.queues, queue)  # pyright: ignore[reportGeneralTypeIssues]
+        await command(self.redis, "SADD", self.keys.queues, queue)
         return words
 
     async def holder(self, queue: str, key: str) -> bytes | None:
         """The id of the job that holds an idempotency key now, or in its window."""
-        with in_our_words("HGET"):
-            return await self.redis.execute_command("HGET", self.keys.key(queue, "keys"), key)
+        found: bytes = await self._run(_HOLDER, queue, key)
+        return found or None
 
     async def wait_result(self, queue: str, job_id: bytes, timeout: float) -> Result | None:
         """The result of a job that keeps it, waited for without polling; None after `timeout` seconds."""
@@ -93,8 +92,7 @@ class Broker:
         while True:
             left = min(LONGEST_BLOCK_MS, int((ends_at - time.monotonic()) * 1000))
             block = ("BLOCK", left) if left > 0 else ()
-            with in_our_words("XREAD"):
-                reply = await self._blocking.execute_command("XREAD", "COUNT", 1, *block, "STREAMS", stream, "0-0")
+            reply = await command(self._blocking, "XREAD", "COUNT", 1, *block, "STREAMS", stream, "0-0")
             if reply:
                 fields = reply[0][1][0][1]
                 return Result(fields[b"word"].decode(), fields[b"record"])
@@ -103,8 +101,7 @@ class Broker:
 
     async def queues(self) -> set[str]:
         """The names of the queues that Redis has seen."""
-        with in_our_words("SMEMBERS"):
-            return {name.decode() for name in await self.redis.execute_command("SMEMBERS", self.keys.queues)}
+        return {name.decode() for name in await command(self.redis, "SMEMBERS", self.keys.queues)}
 
     # -- workers
     async def take(self, queue: str, consumer: str, count: int, *, lease_ms: int, low_first: bool = False) -> Taken:
@@ -115,21 +112,19 @@ class Broker:
     async def wait(self, queue: str, consumer: str, block_ms: int) -> list[Entry]:
         """Wait for an entry: one, or where several bands got one at once, one of each. Hand them to `begin`."""
         streams = self.keys.streams(queue)
-        with in_our_words("XREADGROUP"):
-            try:
-                reply = await self._blocking.execute_command(
-                    "XREADGROUP", "GROUP", "workers", consumer, "COUNT", 1, "BLOCK", min(block_ms, LONGEST_BLOCK_MS),
-                    "STREAMS", *streams, *[">"] * len(streams),
-                )  # fmt: skip
-            except async_redis.ResponseError as error:
-                if "NOGROUP" in str(error):  # the first time, or Redis was emptied: `take` makes the groups again
-                    return []
-                raise
+        try:
+            reply = await command(
+                self._blocking, "XREADGROUP", "GROUP", "workers", consumer, "COUNT", 1,
+                "BLOCK", min(block_ms, LONGEST_BLOCK_MS), "STREAMS", *streams, *[">"] * len(streams),
+            )  # fmt: skip
+        except StoreRefused as error:
+            if "NOGROUP" in str(error):  # the first time, or Redis was emptied: `take` makes the groups again
+                return []
+            raise
         return [
-            Entry(streams.index(stream), entry, fields[b"j"])
+            Entry(streams.index(stream), entry, fields.get(b"j", b"") if fields else b"")
             for stream, entries in reply or ()
-            for entry, fields in entries
-            if fields
+            for entry, fields in entries  # one without a job is foreign: `begin` drops it
         ]
 
     async def begin(
@@ -141,7 +136,7 @@ class Broker:
         return taken(queue, await self._run(_BEGIN, queue, consumer, lease_ms, most, *flat))
 
     async def recall(self, queue: str, consumer: str, *, lease_ms: int) -> list[Delivery]:
-        """Everything that is this consumer's, with the same tokens as before: what it holds and what it never heard of."""
+        """Everything that is this consumer's, under the same tokens as before: held, or never heard of."""
         return taken(queue, await self._run(_RECALL, queue, consumer, lease_ms, MOST_AT_ONCE)).deliveries
 
     async def reclaim(self, queue: str, consumer: str, count: int, *, lease_ms: int, max_losses: int) -> list[Delivery]:
@@ -182,8 +177,8 @@ class Broker:
 
     async def mark_dirty(self, queues: Sequence[str]) -> None:
         """Tell the relay that these queues have outcomes waiting."""
-        with in_our_words("SADD"):
-            await self.redis.execute_command("SADD", self.keys.dirty, *queues)
+        if queues:
+            await command(self.redis, "SADD", self.keys.dirty, *queues)
 
     async def leave(self, queue: str, consumer: str) -> int:
         """Go from the queue's groups; answers how many entries are still held, and stays while that is not 0."""

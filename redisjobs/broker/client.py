@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 
@@ -23,7 +23,8 @@ COMMAND_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 
 _LATER = (
-    "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "BUSY ", "NOREPLICAS", "UNBLOCKED",
+    "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "BUSY ", "NOREPLICAS",
+    "UNBLOCKED",
 )  # fmt: skip
 """What Redis answers while it cannot, rather than will not, do it."""
 
@@ -35,9 +36,10 @@ def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | Non
         ConfigurationError: the URL cannot be read.
     """
     with _readable():
-        return async_redis.Redis.from_url(
+        client: async_redis.Redis = cast("Any", async_redis.Redis).from_url(
             check_url("redis_url", url, REDIS), retry=AsyncRetry(NoBackoff(), 0), **_options(url, timeout, password)
         )
+    return client
 
 
 def connect_sync(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> sync_redis.Redis:
@@ -47,9 +49,10 @@ def connect_sync(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str 
         ConfigurationError: the URL cannot be read.
     """
     with _readable():
-        return sync_redis.Redis.from_url(
+        client: sync_redis.Redis = cast("Any", sync_redis.Redis).from_url(
             check_url("redis_url", url, REDIS), retry=SyncRetry(NoBackoff(), 0), **_options(url, timeout, password)
         )
+    return client
 
 
 def _options(url: str, timeout: float, password: str | None) -> dict[str, Any]:
@@ -60,7 +63,7 @@ def _options(url: str, timeout: float, password: str | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def _readable() -> Generator[None]:
     try:
         yield
     except ValueError as error:
@@ -68,7 +71,7 @@ def _readable() -> Iterator[None]:
 
 
 @contextmanager
-def in_our_words(command: str) -> Iterator[None]:
+def in_our_words(command: str) -> Generator[None]:
     """Turns the client's errors into ours: once, here, and nowhere else."""
     try:
         yield

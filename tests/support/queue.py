@@ -66,13 +66,13 @@ class QueueByHand:
         assert len(taken) == 1, f"{consumer} got {len(taken)} jobs instead of one"
         return taken[0]
 
-    async def finish(
-        self, delivery: Delivery, word: Word = "done", /, consumer: str = "w1", **given: object
-    ) -> Answer:
+    async def finish(self, delivery: Delivery, word: Word = "done", /, consumer: str = "w1", **given: object) -> Answer:
         """End this attempt; `given` are fields of `Finish`."""
         return (await self.broker.finish(self.queue, consumer, [builders.finish(delivery, word, **given)]))[0]
 
-    async def reclaim(self, consumer: str = "w2", count: int = 100, lease_ms: int = 1, losses: int = 3) -> list[Delivery]:
+    async def reclaim(
+        self, consumer: str = "w2", count: int = 100, lease_ms: int = 1, losses: int = 3
+    ) -> list[Delivery]:
         return await self.broker.reclaim(self.queue, consumer, count, lease_ms=lease_ms, max_losses=losses)
 
     async def outcomes(self) -> list[Outcome]:
