@@ -59,7 +59,7 @@ class Backoff:
 
 
 Rule = Callable[[int, BaseException], float | timedelta]
-Retry = Backoff | Sequence[Duration] | Rule
+RetryRule = Backoff | Sequence[Duration] | Rule
 
 DEFAULT = Backoff()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -213,11 +212,6 @@ def headers_text(headers: Mapping[str, Any] | None) -> str | None:
     if len(text.encode()) > HEADERS_BYTES:
         raise EncodeError("headers", f"have {len(text.encode())} bytes as JSON: pass at most {HEADERS_BYTES}")
     return text
-
-
-def read_headers(text: str | None) -> dict[str, Any] | None:
-    """The headers in their JSON text."""
-    return None if text is None else json.loads(text)
 
 
 def _check_moment(name: str, moment: object) -> None:

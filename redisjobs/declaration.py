@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
-from redisjobs.backoff import DEFAULT, Backoff, Retry, Rule, check_retry
+from redisjobs.backoff import DEFAULT, Backoff, RetryRule, Rule, check_retry
 from redisjobs.base.durations import Duration, optional
 from redisjobs.call import check_job, check_max_attempts, check_priority, check_queue
 from redisjobs.errors import OptionError
@@ -35,7 +35,7 @@ class Declaration:
     name: str
     queue: str = "default"
     max_attempts: int = 20
-    retry: Retry = DEFAULT
+    retry: RetryRule = DEFAULT
     retry_on: Errors = ()
     give_up_on: Errors = ()
     timeout: Duration | None = None
@@ -105,7 +105,7 @@ class JobOptions(TypedDict, total=False):
     name: str
     queue: str
     max_attempts: int
-    retry: Retry
+    retry: RetryRule
     retry_on: Errors
     give_up_on: Errors
     timeout: Duration | None

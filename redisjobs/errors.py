@@ -1,29 +1,29 @@
 """Every error and signal of redisjobs, in one tree.
 
-    RedisjobsError
-     ├ ConfigurationError         a bad option, URL or schema: nothing was started
-     │   └ OptionError            an option out of its range
-     ├ EnqueueError               refused at the call: nothing was written
-     │   ├ ArgumentsError         the arguments do not fit the job's signature
-     │   └ EncodeError            a value cannot be encoded, or is too large
-     ├ DecodeError                a payload cannot be read
-     ├ UnknownJobError            no job of this name is registered here
-     ├ StoreUnavailable           a store does not answer, or not now: repeat later
-     │   ├ BrokerUnavailable      Redis
-     │   └ DatabaseUnavailable    Postgres
-     ├ StoreRefused               a store refuses, and a repeat changes nothing
-     ├ LeaseLost                  the right to a delivery is gone: write nothing more
-     ├ JobTimeoutError            an attempt ran past its timeout
-     ├ ResultTimeout              a result did not come in time
-     ├ JobFailed                  the job ended dead; raised where its result is asked for
-     ├ JobCancelled               the job ended cancelled
-     └ JobExpired                 the job passed its `expires_at` before it could start
+RedisjobsError
+ ├ ConfigurationError         a bad option, URL or schema: nothing was started
+ │   └ OptionError            an option out of its range
+ ├ EnqueueError               refused at the call: nothing was written
+ │   ├ ArgumentsError         the arguments do not fit the job's signature
+ │   └ EncodeError            a value cannot be encoded, or is too large
+ ├ DecodeError                a payload cannot be read
+ ├ UnknownJobError            no job of this name is registered here
+ ├ StoreUnavailable           a store does not answer, or not now: repeat later
+ │   ├ BrokerUnavailable      Redis
+ │   └ DatabaseUnavailable    Postgres
+ ├ StoreRefused               a store refuses, and a repeat changes nothing
+ ├ LeaseLost                  the right to a delivery is gone: write nothing more
+ ├ JobTimeoutError            an attempt ran past its timeout
+ ├ ResultTimeout              a result did not come in time
+ ├ JobFailed                  the job ended dead; raised where its result is asked for
+ ├ JobCancelled               the job ended cancelled
+ └ JobExpired                 the job passed its `expires_at` before it could start
 
-    Signal (a BaseException)      a body steers its own job, past its own `except Exception`
-     ├ Retry                      try again, counted
-     ├ Snooze                     come back later, uncounted
-     ├ Cancel                     end as cancelled
-     └ Dead                       end as a dead letter, whatever attempts are left
+Signal (a BaseException)      a body steers its own job, past its own `except Exception`
+ ├ Retry                      try again, counted
+ ├ Snooze                     come back later, uncounted
+ ├ Cancel                     end as cancelled
+ └ Dead                       end as a dead letter, whatever attempts are left
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class OptionError(ConfigurationError, ValueError):
     """
 
     def __init__(self, name: str, value: object, why: str) -> None:
-        super().__init__(f"{name} ({value!r}) {why}")
+        shown = repr(value)
+        super().__init__(f"{name} ({shown if len(shown) <= 80 else shown[:79] + '…'}) {why}")
         self.name = name
         self.value = value
 

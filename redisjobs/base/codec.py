@@ -134,6 +134,8 @@ def _unreadable(codec: str, payload: bytes, error: Exception) -> DecodeError:
 class EncryptedCodec:
     """Encrypts what is stored, with AES-GCM: neither Postgres nor Redis ever sees an argument or a result.
 
+    Names, keys, tenants and headers are not encrypted: the stores work with them.
+
     Needs the extra `redisjobs-pg[encryption]`. To rotate keys, put the new one first and keep the old ones
     behind it until their last job has ended.
 

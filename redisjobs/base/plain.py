@@ -124,12 +124,13 @@ def refuse_unwritable(text: str) -> None:
 
 def _unknown(value: object) -> Refusal:
     kind = type(value)
-    for plain in (str, int, float, dict, list, tuple, bytes, datetime):
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    for plain in (str, int, float, dict, list, tuple, bytes, datetime, date, timedelta, Decimal, UUID):
         if isinstance(value, plain):
-            hint = f"annotate the parameter with it, or pass {plain.__name__}(…) of it"
-            return Refusal(f"is a {kind.__qualname__} and would come back as a {plain.__name__}: {hint}")
+            hint = f"pass a plain {plain.__name__}, or annotate the parameter with a class that can come back"
+            return Refusal(f"is a {name} and would come back as plain {plain.__name__}: {hint}")
     return Refusal(
-        f"is a {kind.__qualname__}, and nothing says how to bring it back: annotate the parameter with its dataclass, "
+        f"is a {name}, and nothing says how to bring it back: annotate the parameter with its dataclass, "
         "enum, TypedDict, NamedTuple or pydantic model, or pass plain data"
     )
 

@@ -17,7 +17,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     [
         {"queue": ""}, {"queue": "a b"}, {"queue": "-a"}, {"queue": "x" * 129}, {"queue": "é"}, {"queue": "a\n"},
         {"queue": "a{b}"}, {"queue": 5}, {"queue": "a\udc7f"},
-        {"delay": -1}, {"delay": float("nan")}, {"delay": float("inf")}, {"delay": True}, {"delay": "5"},
+        {"delay": -1}, {"delay": float("nan")}, {"delay": float("inf")}, {"delay": True}, {"delay": "5" * 10_000},
         {"delay": timedelta(days=40_000)}, {"delay": 5, "run_at": NOW},
         {"run_at": datetime(2026, 1, 1)}, {"run_at": "2026-01-01"}, {"run_at": 5}, {"run_at": NOW.date()},  # noqa: DTZ001
         {"run_at": datetime.max.replace(tzinfo=UTC)}, {"run_at": datetime.min.replace(tzinfo=UTC)},
