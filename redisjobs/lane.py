@@ -109,6 +109,7 @@ class Lane:
             yield count
         finally:
             self._reserved -= count
+            self.freed.set()
 
     def hold(self, delivery: Delivery, asked_at: float) -> Attempt:
         """Take a slot for a delivery that was asked for at that time."""

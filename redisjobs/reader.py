@@ -14,6 +14,10 @@ from redisjobs.logs import event
 
 BLOCK_MS = 5000
 PAUSED_S = 1.0
+READ_SHARE = 3
+"""A read asks for this part of the slots: while Redis hands out one part, the bodies of another run."""
+SMALLEST_READ = 16
+"""Below this, calls would cost more than working side by side gains."""
 LOW_FIRST_EVERY = 10
 """Each so many reads begin at the low band, so that it moves while the high one is busy."""
 
@@ -46,6 +50,7 @@ class Reader(Service):
         self._begin = begin
         self._block_ms = block_ms
         self._reads = 0
+        self._most = max(SMALLEST_READ, -(-lane.slots // READ_SHARE))
         self._paused = False
         self._open_wait = False
         self._waiting: asyncio.Task[int] | None = None
@@ -57,7 +62,7 @@ class Reader(Service):
         if self._lane.unsure or self._open_wait:
             await self._recall()
         async with self._lane.asking:
-            with self._lane.reserve(self._lane.slots) as room:
+            with self._lane.reserve(self._most) as room:
                 return await self._take(room) if room else 0
 
     async def _round(self) -> int:
@@ -65,7 +70,7 @@ class Reader(Service):
             if self._lane.free <= 0:
                 await self._freed()
                 return 0
-            asked, took = self._lane.free, await self.look()
+            asked, took = min(self._lane.free, self._most), await self.look()
             if self._paused:
                 await self.clock.wait(self._awake, PAUSED_S)
             elif took < asked and self._lane.free > 0 and self.state == "running":
