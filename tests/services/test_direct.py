@@ -208,7 +208,7 @@ def test_one_loop_after_the_other_leaves_nothing_behind(redis_url: str):
 
 
 def test_a_forked_child_opens_connections_of_its_own(redis_url: str):
-    """Case D06."""
+    """Case D06: the parent's connection is open and in use before, while and after its children work."""
     program = f"""
 import asyncio, os
 from redisjobs import App
@@ -218,28 +218,25 @@ async def mail(n: int) -> None: ...
 async def many(count):
     for n in range(count):
         await mail.enqueue_direct(n)
-async def parent():
-    await many(1)
-    children = []
-    for _ in range(4):
-        pid = os.fork()
-        if pid == 0:
-            return "child"
-        children.append(pid)
-    await many(50)
-    for pid in children:
-        assert os.waitpid(pid, 0)[1] == 0
-    await many(50)
+async def end():
     print(await app.broker().redis.xlen("rj:{{default}}:ready:1"))
     await app.close()
-    return "parent"
 loop = asyncio.new_event_loop()
-if loop.run_until_complete(parent()) == "child":
-    asyncio._set_running_loop(None)
-    asyncio.new_event_loop().run_until_complete(many(50))
-    os._exit(0)
+loop.run_until_complete(many(1))
+children = []
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0:
+        asyncio.run(many(50))
+        os._exit(0)
+    children.append(pid)
+    loop.run_until_complete(many(25))
+ends = [os.waitpid(pid, 0)[1] for pid in children]
+assert ends == [0, 0, 0, 0], ends
+loop.run_until_complete(many(50))
+loop.run_until_complete(end())
 loop.close()
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, timeout=60)
 
-    assert (said.returncode, said.stdout.strip()) == (0, str(1 + 4 * 50 + 100)), said.stderr
+    assert (said.returncode, said.stdout.strip()) == (0, str(1 + 4 * 50 + 4 * 25 + 50)), said.stderr
