@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from redisjobs.base.clock import Clock
 from redisjobs.broker import Heart
 from redisjobs.errors import StoreUnavailable
 from redisjobs.lane import Attempt, Lane
@@ -52,6 +53,7 @@ class Heartbeat:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._stopping = threading.Event()
+        self._ended_event = asyncio.Event()
         self._answered_at = time.monotonic()
         self._asked = False
         self._told = False
@@ -68,6 +70,11 @@ class Heartbeat:
         """End, soon; a call in flight is not waited for."""
         self._stopping.set()
 
+    async def stopped(self, clock: Clock) -> None:
+        """Return when the thread has ended, or hangs in a call to Redis, of which its connection will free it."""
+        self.stop()
+        await clock.wait(self._ended_event, LOOK_S)
+
     def _run(self) -> None:
         next_beat = time.monotonic() + self._interval
         while not self._stopping.wait(max(0.0, min(LOOK_S, next_beat - time.monotonic()))):
@@ -78,6 +85,7 @@ class Heartbeat:
             except Exception as error:  # noqa: BLE001 - a heart that stops loses every lease
                 event(log, logging.ERROR, "heartbeat.failed", error=f"{type(error).__name__}: {error}", exc_info=error)
         self._heart.close()
+        self._in_loop(self._ended_event.set)
 
     def beat(self) -> bool:
         """Renew everything once; False where a queue could not be renewed."""

@@ -265,6 +265,8 @@ class Worker(Part):
         for serving in servings:
             await serving.close()
             await self._leave(serving.lane.queue)
+        await self._heartbeat.stopped(self.clock)
+        await self._broker.close()
         event(
             log, logging.INFO, "worker.stopped", worker_id=self.worker_id, finished=self.receipt.count("finished"),
             handed_back=self.receipt.count("handed back"), abandoned=self.receipt.count("abandoned"),
@@ -277,6 +279,9 @@ class Worker(Part):
         except (RedisjobsError, TimeoutError) as error:  # others remove a consumer that has been silent for long
             event(log, logging.DEBUG, "worker.leave_failed", queue=queue, error=str(error))
 
+    def _abandon(self) -> None:
+        self._in_background(self._broker.close())
+
     def _release(self) -> None:
         if self._burst is not None:
             self._burst.cancel()
@@ -284,7 +289,6 @@ class Worker(Part):
         if self._servings:
             self._heartbeat.stop()
             self._runner.close()
-            self._in_background(self._broker.close())
         for serving in self._servings.values():
             self._counts.update(serving.lane.counts)
         self._servings = {}
