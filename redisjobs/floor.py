@@ -75,12 +75,12 @@ class Floor:
         self._steps.clear()
         return True
 
-    def passed(self, last_seq: int | None, through: bool, snapshot: Snapshot, now: float) -> None:
+    def passed(self, last_seq: int | None, *, through: bool, snapshot: Snapshot, now: float) -> None:
         """Raise the floor as far as this read allows.
 
         Args:
-            last_seq: the last place of an unbroken run from the floor that is done with now, where that was written down by
-                a transaction that began after the read and has committed. None: nothing was.
+            last_seq: the last place of an unbroken run from the floor that is done with now, written down by a
+                transaction that began after the read and has committed. None: nothing was.
             through: nothing staged was left behind that place.
             snapshot: of the read.
             now: monotonic seconds.

@@ -3,42 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from redisjobs.base import statements
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.postgres import Database
 from redisjobs.broker import Fence
+from redisjobs.errors import BrokerUnavailable
 from redisjobs.floor import Floor
 
 _NAMES = ("meet", "take", "fresh_token", "let_go", "fall_asleep", "wake_up", "oldest_running", "with_work")
 statements.load("leases").require(*_NAMES)
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
 
 @dataclass(slots=True, eq=False)
 class Hold:
     """A queue in this relay's hand.
 
-    Publish, settle, recovery and audit take turns under `turn`: what one has read must not be changed by another.
+    Publish, settle and recovery of a queue take turns in `in_turn`: what one has read must not be changed by another.
 
     Args:
+        asleep: its producers notified when it was taken.
         trusted_until: monotonic seconds until which the lease is believed in, counted from before it was asked for.
         settled: position of the last outcome that is in Postgres.
         opened: its token is the fence in Redis, and Redis is in the life `epoch`.
         unsure: a call had an unknown end: a new token is needed before the next.
+        failing: the row that stops the queue, and why; named in Postgres. said_at: when it was logged.
+        taken_back: id up to which an unfinished recovery has come; None: there is none.
     """
 
     queue: str
     token: int
     epoch: str
     paused: bool
+    asleep: bool
     trusted_until: float
     settled: bytes = b"0-0"
     opened: bool = False
     unsure: bool = False
+    failing: str = ""
+    said_at: float = 0.0
+    taken_back: str | None = None
     floor: Floor = field(default_factory=Floor)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @asynccontextmanager
+    async def in_turn(self) -> AsyncGenerator[None, None]:
+        """The turn; a call to Redis with an unknown end in it makes the hold unsure."""
+        async with self.turn:
+            try:
+                yield
+            except BrokerUnavailable:
+                self.unsure = True
+                raise
 
     @property
     def fence(self) -> Fence:
@@ -63,45 +85,65 @@ class Leases:
         self._lease = lease
         self._clock = clock
         self._sql = statements.load("leases", schema).require(*_NAMES)
-
-    async def meet(self, queues: Sequence[str]) -> None:
-        """Queues never seen before get their row."""
-        await self._database.change("meet queues", self._sql.meet, {"queues": list(queues)})
+        self._met: set[str] = set()
 
     async def renew(self) -> list[Hold]:
         """Renew what is held and take what is free; answers the holds that are new, or new again.
 
-        A hold whose token changed, or that somebody else has now, is not used any more.
+        A hold whose token changed is not used any more, nor is one that is not trusted. A queue whose row is
+        locked just now is left out of the answer and stays held for as long as its lease is trusted.
         """
+        taken, seen = await self._take(None)
+        for queue in set(self.held) - seen:
+            if not self.trusts(self.held[queue]):
+                del self.held[queue]
+        return taken
+
+    async def take(self, queues: Iterable[str]) -> list[Hold]:
+        """Take those of these queues that nobody holds; ones never seen before get their row.
+
+        What can be no queue's name is left out: whoever may connect may notify, and write into Redis.
+        """
+        names = sorted(queue for queue in queues if _NAME.match(queue))
+        if not names:
+            return []
+        strangers = [queue for queue in names if queue not in self._met]
+        if strangers:
+            await self._database.change("meet queues", self._sql.meet, {"queues": strangers})
+            self._met.update(strangers)
+        return (await self._take(names))[0]
+
+    async def _take(self, queues: Sequence[str] | None) -> tuple[list[Hold], set[str]]:
         asked_at = self._clock.monotonic()
-        rows = await self._database.run("renew leases", self._sql.take, {"relay": self._relay, "lease": self._lease})
+        parameters = {"relay": self._relay, "lease": self._lease, "queues": queues}
+        rows = await self._database.run("renew leases", self._sql.take, parameters)
         until = asked_at + self._lease
         taken: list[Hold] = []
-        seen: set[str] = set()
-        for queue, token, epoch, paused, _ in rows:
-            seen.add(queue)
+        for queue, token, epoch, paused, asleep, failing in rows:
             hold = self.held.get(queue)
             if hold is None or hold.token != token:
-                hold = self.held[queue] = Hold(queue, token, epoch or "", paused, until)
+                hold = self.held[queue] = Hold(queue, token, epoch or "", paused, asleep, until, failing=failing)
                 taken.append(hold)
             else:
                 hold.trusted_until, hold.opened = until, hold.opened and hold.paused == paused
                 hold.paused = paused
-        for queue in set(self.held) - seen:
-            del self.held[queue]
-        return taken
+        return taken, {row[0] for row in rows}
 
     def trusts(self, hold: Hold) -> bool:
         """Whether the lease still runs, as far as this process can know."""
         return self.held.get(hold.queue) is hold and self._clock.monotonic() < hold.trusted_until
 
-    async def take_fresh_token(self, hold: Hold) -> bool:
-        """After a call with an unknown end: what is still under way is refused from now on. False: the hold is gone."""
+    async def take_fresh_token(self, hold: Hold, above: int = 0) -> bool:
+        """After a call with an unknown end: what is still under way is refused from now on. False: the hold is gone.
+
+        Args:
+            above: the fence in Redis; it can stand higher than our token when Postgres went back to an older state.
+        """
         asked_at = self._clock.monotonic()
         rows = await self._database.run(
             "take a fresh token",
             self._sql.fresh_token,
-            {"queue": hold.queue, "relay": self._relay, "token": hold.token, "lease": self._lease},
+            {"queue": hold.queue, "relay": self._relay, "token": hold.token, "lease": self._lease, "above": above},
         )
         if not rows:
             self.drop(hold)
@@ -122,11 +164,11 @@ class Leases:
 
     async def with_work(self, horizon: float) -> list[str]:
         """The queues in which Postgres has something to do, held or not."""
-        rows = await self._database.ask("look for work", self._sql.with_work, {"horizon": horizon})
+        rows = await self._database.run("look for work", self._sql.with_work, {"horizon": horizon})
         return [queue for (queue,) in rows]
 
     async def fall_asleep(self, hold: Hold) -> int | None:
-        """Have producers of this queue notify from now on. Answers the transaction behind which none can have missed it."""
+        """Have producers notify from now on. Answers the transaction behind which none can have missed it."""
         rows = await self._database.run(
             "fall asleep", self._sql.fall_asleep, {"queue": hold.queue, "token": hold.token}
         )
@@ -138,4 +180,4 @@ class Leases:
 
     async def oldest_running(self) -> int:
         """The oldest transaction that has not ended."""
-        return int((await self._database.ask("look at transactions", self._sql.oldest_running))[0][0])
+        return int((await self._database.run("look at transactions", self._sql.oldest_running))[0][0])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
 
+from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.broker import Carrier
 from redisjobs.errors import StoreRefused
 from redisjobs.logs import event
 
 log = logging.getLogger("redisjobs.relay")
 
-
 PAUSE_S = 1.0
+JOB_BYTES = 300
+"""What a job costs in Redis beside its envelope."""
 
 
 class Memory:
@@ -21,34 +24,66 @@ class Memory:
         budget: the share of `maxmemory` past which nothing more is published.
     """
 
-    def __init__(self, carrier: Carrier, budget: float) -> None:
+    def __init__(self, carrier: Carrier, budget: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.full = False
-        self.restarted = False
         self._carrier = carrier
         self._budget = budget
+        self._clock = clock
         self._identity: tuple[str, ...] | None = None
         self._allowed = True
         self._next = 0.0
+        self._room = math.inf
+        self._spent = self._limit = self._wanted = 0
 
-    async def look(self, now: float) -> None:
-        """Look anew, at most once a second; sets `full`, and `restarted` where Redis is another process, or another node's data, than before."""
-        if not self._allowed or now < self._next:
-            return
-        self._next = now + PAUSE_S
+    async def admits(self, size: int) -> bool:
+        """Whether so many bytes more may be published; they count as published then.
+
+        Redis is asked once a second, and earlier when half of what was free then has been used up.
+        """
+        if self._clock.monotonic() >= self._next or self._spent + size > self._room / 2:
+            await self._look()
+        fits = self._spent + size <= self._room
+        self._wanted = size
+        self._say(full=not fits)
+        if fits:
+            self._spent += size
+        return fits
+
+    async def has_room(self) -> bool:
+        """Whether it is worth a try: what was last turned away may fit by now."""
+        if self.full and self._clock.monotonic() >= self._next:
+            await self._look()
+        return not self.full or self._wanted <= self._room
+
+    async def has_restarted(self) -> bool:
+        """Whether Redis is another process, or has another node's data, than when this was last asked."""
+        server, replication = await self._info("server"), await self._info("replication")
+        identity = (server.get("run_id", ""), replication.get("master_replid", ""))
+        restarted = self._identity is not None and identity != self._identity
+        self._identity = identity
+        return restarted
+
+    async def _look(self) -> None:
+        info = await self._info("memory")
+        self._next = self._clock.monotonic() + PAUSE_S
+        self._limit, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))
+        self._room = self._limit * self._budget - used if self._limit else math.inf
+        self._spent = 0
+
+    def _say(self, *, full: bool) -> None:
+        if full != self.full:
+            level, name = (logging.WARNING, "relay.redis_full") if full else (logging.INFO, "relay.redis_has_room")
+            event(log, level, name, budget=self._budget, maxmemory=self._limit,
+                  remedy="raise maxmemory, or add workers" if full else None)  # fmt: skip
+        self.full = full
+
+    async def _info(self, section: str) -> dict[str, str]:
+        if not self._allowed:
+            return {}
         try:
-            info = await self._carrier.info()
+            return await self._carrier.info(section)
         except StoreRefused as error:
             self._allowed = False
             event(log, logging.WARNING, "relay.info_forbidden", error=error,
                   effect="memory is not watched and a failover is found by the slow audit alone")  # fmt: skip
-            return
-        identity = (info.get("run_id", ""), info.get("master_replid", ""))
-        self.restarted = self._identity is not None and identity != self._identity
-        self._identity = identity
-        limit, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))
-        full = limit > 0 and used > limit * self._budget
-        if full != self.full:
-            level, name = (logging.WARNING, "relay.redis_full") if full else (logging.INFO, "relay.redis_has_room")
-            event(log, level, name, used=used, maxmemory=limit, budget=self._budget,
-                  remedy="raise maxmemory, or add workers" if full else None)  # fmt: skip
-        self.full = full
+            return {}

@@ -15,6 +15,8 @@ from redisjobs.base.urls import POSTGRES, check_url
 from redisjobs.errors import ConfigurationError
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+_KNOWN = "SELECT version, sha FROM redisjobs.migrations"
+_ENTRY = "INSERT INTO redisjobs.migrations (version, name, sha) VALUES"
 _SCHEMA_WORD = re.compile(r"(?<=SCHEMA )((?:IF NOT EXISTS )?)redisjobs\b")
 
 
@@ -92,24 +94,26 @@ def _known(connection: psycopg.Connection[tuple[object, ...]], schema: str) -> s
     there = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [table]).fetchone()
     if not there or not there[0]:
         return set()
-    rows = connection.execute(f"SELECT version, sha FROM {table}".encode()).fetchall()
+    rows = connection.execute(statements.in_schema(_KNOWN, schema).encode()).fetchall()
     steps = {step.version: step for step in migrations(schema)}
     for version, sha in rows:
         step = steps.get(int(str(version)))
         if step is None:
             raise ConfigurationError(
-                f"the database has migration {version}, which this version of redisjobs does not know: install the newer one"
+                f"the database has migration {version}, which this version of redisjobs does not know: "
+                "install the newer one"
             )
         if sha != step.sha:
             raise ConfigurationError(
-                f"migration {version} was applied with another text than this version has: install the version that wrote it"
+                f"migration {version} was applied with another text than this version has: "
+                "install the version that wrote it"
             )
     return {int(str(version)) for version, _ in rows}
 
 
 def _entry(step: Migration, schema: str) -> str:
-    table = statements.in_schema("redisjobs.migrations", schema)
-    return f"INSERT INTO {table} (version, name, sha) VALUES ({step.version}, '{step.name}', '{step.sha}')"
+    values = f"({step.version}, '{step.name}', '{step.sha}')"
+    return f"{statements.in_schema(_ENTRY, schema)} {values}"
 
 
 def _for_schema(text: str, schema: str) -> str:

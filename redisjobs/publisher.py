@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from redisjobs.base import statements
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
-from redisjobs.base.envelope import Envelope
 from redisjobs.base.postgres import Database, array, fetch
-from redisjobs.broker import Carrier, Publication, Stale, band_of
-from redisjobs.errors import StoreRefused, StoreUnavailable
+from redisjobs.broker import Carrier, Publication, Stale
+from redisjobs.errors import StoreRefused
 from redisjobs.floor import Snapshot
 from redisjobs.leases import Hold
 from redisjobs.logs import event
+from redisjobs.memory import JOB_BYTES
+from redisjobs.staged import StagedRow
 
 _NAMES = (
     "batch", "snapshot", "mark", "is_held", "defer", "come_due", "deduplicate", "cancels", "end_cancelled", "failing",
@@ -26,65 +28,33 @@ statements.load("publisher").require(*_NAMES)
 log = logging.getLogger("redisjobs.publisher")
 
 CANCELS_AT_ONCE = 500
+PIECE_BYTES = 1_000_000
+"""What goes to Redis in one call, unless a single row is larger."""
+SAY_AGAIN_S = 30.0
+"""Between two log lines on one and the same failing row."""
+
+Admits: TypeAlias = Callable[[int], Awaitable[bool]]
 
 
-class StagedRow(NamedTuple):
-    """A row of the outbox on its way to Redis. Moments are µs since 1970, distances ms from now by Postgres' clock."""
+@dataclass(slots=True)
+class Pass:
+    """What a pass over a queue has come to.
 
-    id: bytes
-    seq: int
-    job: str
-    input: str | None
-    payload: bytes | None
-    codec: str | None
-    idempotency_key: str | None
-    key_window: float | None
-    priority: int
-    max_attempts: int | None
-    run_at: int | None
-    expires_at: int | None
-    run_in: int | None
-    expires_in: int | None
-    tenant_id: str | None
-    traceparent: str | None
-    enqueued_by: str | None
-    headers: str | None
-    staged_at: int
-    attempts: int
-    publications: int
-    redrives: int
-    cancel_requested: bool
+    Args:
+        wrote: it changed rows, in a transaction that began after the read.
+        left: places that it read and that stay in line.
+        freed: keys that were taken from a job that has ended, so that the next pass comes further.
+    """
 
-    def publication(self) -> Publication:
-        """The row as Redis gets it; its arguments go along as they are, never decoded."""
-        envelope = Envelope(
-            job=self.job,
-            codec=self.codec or "json",
-            payload=self.payload if self.payload is not None else (self.input or "").encode(),
-            idempotency_key=self.idempotency_key,
-            priority=self.priority,
-            max_attempts=self.max_attempts,
-            run_at=self.run_at,
-            expires_at=self.expires_at,
-            tenant_id=self.tenant_id,
-            traceparent=self.traceparent,
-            enqueued_by=self.enqueued_by,
-            headers=self.headers,
-            staged_at=self.staged_at,
-            key_window=self.key_window,
-        )
-        return Publication(
-            self.id,
-            envelope.pack(),
-            band=band_of(self.priority),
-            life=self.redrives,
-            number=self.publications + 1,
-            delay_ms=max(0, self.run_in or 0),
-            expire_ms=self.expires_in,
-            key=(self.idempotency_key or "").encode(),
-            window_ms=int((self.key_window or 0) * 1000),
-            attempts=self.attempts,
-        )
+    wrote: bool = False
+    left: list[int] = field(default_factory=list[int])
+    freed: int = 0
+    failing: bool = False
+
+
+async def everything(size: int) -> bool:
+    """Admits without a limit."""
+    return size >= 0
 
 
 class Publisher:
@@ -94,6 +64,7 @@ class Publisher:
         batch_size: rows at most in a pass.
         horizon: seconds; rows due later wait in Postgres, unless a key of theirs must be held.
         retention: seconds for which a duplicate is remembered.
+        admits: asked before so many bytes go to Redis.
     """
 
     def __init__(
@@ -104,6 +75,7 @@ class Publisher:
         batch_size: int = 500,
         horizon: float = 3600.0,
         retention: float = 3600.0,
+        admits: Admits = everything,
         schema: str = "redisjobs",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -112,30 +84,39 @@ class Publisher:
         self._batch_size = batch_size
         self._horizon = horizon
         self._retention = retention
+        self._admits = admits
         self._clock = clock
         self._sql = statements.load("publisher", schema).require(*_NAMES)
-        self._failing: dict[str, str] = {}
 
     async def publish(self, hold: Hold) -> int:
-        """One pass over a queue, under its turn; answers how many rows it took in hand.
+        """One pass over a queue, under its turn; answers how many rows it brought out of the line.
 
         Raises:
             Stale, OtherLife: the hold must be dropped, or the queue recovered.
             StoreUnavailable: a store is away; rows not marked are published again, which changes nothing.
         """
         rows, snapshot = await self._read(hold)
+        done = Pass()
         later = [row for row in rows if self._waits_here(row)]
         ended = [row for row in rows if row.cancel_requested]
-        now = [row for row in rows if not row.cancel_requested and not self._waits_here(row)]
         if later:
-            await self._change(hold, "defer rows", self._sql.defer, ids=_hex(row.id for row in later))
+            done.wrote |= await self._change(hold, "defer rows", self._sql.defer, ids=_hex(row.id for row in later))
         if ended:
-            await self._end_cancelled(hold, [(row.id, row.redrives) for row in ended])
-        done = await self._publish(hold, now)
-        complete = done == len(now)
-        last = rows[-1].seq if complete and rows else now[done - 1].seq if done else None
-        hold.floor.passed(last, complete and len(rows) < self._batch_size, snapshot, self._clock.monotonic())
-        return len(rows) if complete else done
+            changed, _ = await self._end_cancelled(hold, [(row.id, row.redrives) for row in ended])
+            done.wrote |= await self._checked(hold, changed)
+        await self._publish(hold, [row for row in rows if not row.cancel_requested and not self._waits_here(row)], done)
+        if hold.failing and not done.failing:
+            await self._note(hold, None)
+            hold.failing = ""
+        first_left = min(done.left, default=None)
+        passed = [row.seq for row in rows if first_left is None or row.seq < first_left]
+        hold.floor.passed(
+            passed[-1] if passed and done.wrote else None,
+            through=first_left is None and len(rows) < self._batch_size,
+            snapshot=snapshot,
+            now=self._clock.monotonic(),
+        )
+        return len(rows) - len(done.left) + done.freed
 
     async def come_due(self, hold: Hold) -> int:
         """Rows that waited in Postgres and are within the horizon now join the line."""
@@ -146,11 +127,11 @@ class Publisher:
         )
 
     async def cancel(self, hold: Hold) -> int:
-        """Ends jobs whose cancel was asked for: in Redis where it knows them, else here."""
+        """Ends jobs whose cancel was asked for: in Redis where it knows them, else here. Answers how many ended."""
         rows = await self._database.run(
             "look for cancels", self._sql.cancels, {"queue": hold.queue, "limit": CANCELS_AT_ONCE}
         )
-        return await self._end_cancelled(hold, rows) if rows else 0
+        return (await self._end_cancelled(hold, rows))[1] if rows else 0
 
     def _waits_here(self, row: StagedRow) -> bool:
         far = row.run_in is not None and row.run_in > self._horizon * 1000
@@ -166,42 +147,49 @@ class Publisher:
                 rows = await fetch(connection, self._sql.batch, parameters)
             return [StagedRow._make(row) for row in rows], seen
 
-    async def _publish(self, hold: Hold, rows: Sequence[StagedRow]) -> int:
-        """Publish and mark; answers how many rows from the front are done."""
-        if not rows:
-            return 0
-        made: list[Publication] = []
-        for row in rows:
-            try:
-                made.append(row.publication())
-            except Exception as error:  # noqa: BLE001 - one row that cannot be read must not hide what it is
-                await self._name_failing(hold, row, len(rows) - len(made), error)
+    async def _publish(self, hold: Hold, rows: Sequence[StagedRow], done: Pass) -> None:
+        """Publish and mark from the front, up to the first row that fails or finds no room."""
+        made, unreadable = _made(rows)
+        sent, error = 0, None
+        for piece, size in _pieces(made):
+            if not await self._admits(size):
                 break
-        rows = rows[: len(made)]
-        if not rows:
-            return 0
+            went, error = await self._send(hold, rows[sent : sent + len(piece)], piece, done)
+            sent += went
+            if error:
+                break
+        if sent == len(made):
+            error = unreadable
+        done.left += [row.seq for row in rows[sent:]]
+        if error:
+            done.failing = True
+            await self._name_failing(hold, rows[sent], sent, len(rows) - sent, error)
+
+    async def _send(
+        self, hold: Hold, rows: Sequence[StagedRow], made: Sequence[Publication], done: Pass
+    ) -> tuple[int, Exception | None]:
+        """Publish and mark one piece; where Redis refuses it, find the row that it refuses."""
         try:
             words = await self._carrier.publish(hold.fence, made)
         except StoreRefused as error:
             if len(rows) == 1:
-                await self._name_failing(hold, rows[0], 1, error)
-                return 0
+                return 0, error
             half = len(rows) // 2
-            done = await self._publish(hold, rows[:half])
-            return done if done < half else done + await self._publish(hold, rows[half:])
-        except StoreUnavailable:
-            hold.unsure = True
-            raise
-        await self._mark(hold, rows, words)
-        if hold.queue in self._failing:
-            await self._name_failing(hold, None, 0, None)
-        return len(rows)
+            went, refused = await self._send(hold, rows[:half], made[:half], done)
+            if refused:
+                return went, refused
+            went, refused = await self._send(hold, rows[half:], made[half:], done)
+            return half + went, refused
+        await self._mark(hold, rows, words, done)
+        return len(rows), None
 
-    async def _mark(self, hold: Hold, rows: Sequence[StagedRow], words: Sequence[tuple[str, bytes | None]]) -> None:
+    async def _mark(
+        self, hold: Hold, rows: Sequence[StagedRow], words: Sequence[tuple[str, bytes | None]], done: Pass
+    ) -> None:
         placed = [row for row, (word, _) in zip(rows, words, strict=True) if word != "dup"]
         duplicates = [(row, owner) for row, (_, owner) in zip(rows, words, strict=True) if owner]
         if placed:
-            await self._change(
+            done.wrote |= await self._change(
                 hold,
                 "mark rows",
                 self._sql.mark,
@@ -209,70 +197,106 @@ class Publisher:
                 lives=_numbers(row.redrives for row in placed),
             )
         if duplicates:
-            await self._deduplicate(hold, duplicates)
+            await self._deduplicate(hold, duplicates, done)
 
-    async def _deduplicate(self, hold: Hold, duplicates: Sequence[tuple[StagedRow, bytes]]) -> None:
+    async def _deduplicate(
+        self, hold: Hold, duplicates: Sequence[tuple[StagedRow, bytes]], done: Pass, direct: Iterable[bytes] = ()
+    ) -> None:
         """A duplicate ends; where the job that holds the key has ended itself, Redis forgets that ghost instead."""
         parameters = {
             "ids": _hex(row.id for row, _ in duplicates),
             "lives": _numbers(row.redrives for row, _ in duplicates),
             "owners": _hex(owner for _, owner in duplicates),
+            "direct": _hex(direct),
             "retention": self._retention,
         } | self._shown(hold)
-        ended = {id for (id,) in await self._database.run("end duplicates", self._sql.deduplicate, parameters)}
-        ghosts = {owner for row, owner in duplicates if row.id not in ended}
-        if ghosts:
-            await self._check(hold, 0)
-            await self._carrier.forget(hold.fence, sorted(ghosts))
+        ended = {job for (job,) in await self._database.run("end duplicates", self._sql.deduplicate, parameters)}
+        done.wrote |= bool(ended)
+        waiting = [each for each in duplicates if each[0].id not in ended]
+        if not waiting:
+            return
+        await self._checked(hold, 0)
+        if direct:
+            done.left += [row.seq for row, _ in waiting]
+            return
+        gone, live = await self._carrier.clear_owners(hold.fence, sorted({owner for _, owner in waiting}))
+        done.freed += gone
+        done.left += [row.seq for row, owner in waiting if owner not in live]
+        if live:  # jobs that never had a row hold their keys by themselves
+            await self._deduplicate(hold, [each for each in waiting if each[1] in live], done, direct=live)
 
-    async def _end_cancelled(self, hold: Hold, rows: Sequence[tuple[bytes, int]]) -> int:
-        """Redis is asked first; only what it does not know is ended here."""
+    async def _end_cancelled(self, hold: Hold, rows: Sequence[tuple[bytes, int]]) -> tuple[int, int]:
+        """Redis is asked first; only what it does not know is ended here. Answers how many rows changed, and ended."""
         words = await self._carrier.cancel(hold.fence, rows)
         unknown = [row for row, word in zip(rows, words, strict=True) if word == "unknown"]
         known = [row for row, word in zip(rows, words, strict=True) if word != "unknown"]
+        gone = marked = 0
         if unknown:
-            await self._database.run(
-                "end cancelled rows",
-                self._sql.end_cancelled,
-                _pairs(unknown) | {"retention": self._retention} | self._shown(hold),
-            )
+            parameters = _pairs(unknown) | {"retention": self._retention} | self._shown(hold)
+            gone = (await self._database.run("end cancelled rows", self._sql.end_cancelled, parameters))[0][0]
         if known:  # placed in Redis although never marked: a mark that got lost
-            await self._database.change("mark rows", self._sql.mark, _pairs(known) | self._shown(hold))
-        return len(unknown) + words.count("ended")
+            marked = await self._database.change("mark rows", self._sql.mark, _pairs(known) | self._shown(hold))
+        return gone + marked, gone + words.count("ended")
 
-    async def _change(self, hold: Hold, what: str, statement: bytes, **parameters: Any) -> None:
+    async def _change(self, hold: Hold, what: str, statement: bytes, **parameters: Any) -> bool:
         changed = await self._database.change(what, statement, parameters | self._shown(hold))
-        await self._check(hold, changed)
+        return await self._checked(hold, changed)
 
-    async def _check(self, hold: Hold, changed: int) -> None:
-        """A statement under the lease that changed nothing may have been refused: look."""
-        if (
-            changed == 0
-            and not (await self._database.run("look at the lease", self._sql.is_held, self._shown(hold)))[0][0]
-        ):
+    async def _checked(self, hold: Hold, changed: int) -> bool:
+        """Whether anything changed. A statement under the lease that changed nothing may have been refused: look.
+
+        Raises:
+            Stale: it was.
+        """
+        if changed:
+            return True
+        if not (await self._database.run("look at the lease", self._sql.is_held, self._shown(hold)))[0][0]:
             raise Stale(f"queue {hold.queue}: the lease under token {hold.token} has ended")
+        return False
 
     def _shown(self, hold: Hold) -> dict[str, Any]:
         return {"queue": hold.queue, "token": hold.token, "epoch": hold.epoch}
 
-    async def _name_failing(self, hold: Hold, row: StagedRow | None, remaining: int, error: Exception | None) -> None:
-        """Note in Postgres which row stops its queue, or that it moves again."""
-        text = f"{type(error).__name__}: {error}" if error else ""
-        if row is None:
-            self._failing.pop(hold.queue, None)
-        else:
-            event(
-                log, logging.ERROR, "outbox.publish_failed", queue=hold.queue, job=row.job, job_id=UUID(bytes=row.id), remaining=remaining,
-                error=text, remedy=f"redisjobs outbox set-aside {UUID(bytes=row.id)} takes it out of the line",
-            )  # fmt: skip
-            if self._failing.get(hold.queue) == f"{row.id.hex()} {text}":
-                return
-            self._failing[hold.queue] = f"{row.id.hex()} {text}"
-        named = (
-            None if row is None else json.dumps({"id": str(UUID(bytes=row.id)), "job": row.job, "error": text[:500]})
-        )
-        parameters = {"queue": hold.queue, "token": hold.token, "failing": named}
+    async def _name_failing(self, hold: Hold, row: StagedRow, published: int, remaining: int, error: Exception) -> None:
+        """Say which row stops its queue, and note it in Postgres."""
+        text = f"{type(error).__name__}: {error}"
+        now, what = self._clock.monotonic(), f"{row.id.hex()} {text}"
+        if hold.failing == what and now - hold.said_at < SAY_AGAIN_S:
+            return
+        job_id = UUID(bytes=row.id)
+        remedy = f"redisjobs outbox set-aside {job_id} takes it out of the line"
+        event(log, logging.ERROR, "outbox.publish_failed", queue=hold.queue, job=row.job, job_id=job_id,
+              published=published, remaining=remaining, error=text, remedy=remedy)  # fmt: skip
+        hold.failing, hold.said_at = what, now
+        await self._note(hold, json.dumps({"id": str(job_id), "job": row.job, "error": text[:500].replace("\0", "")}))
+
+    async def _note(self, hold: Hold, failing: str | None) -> None:
+        parameters = {"queue": hold.queue, "token": hold.token, "failing": failing}
         await self._database.change("name a failing row", self._sql.failing, parameters)
+
+
+def _made(rows: Sequence[StagedRow]) -> tuple[list[Publication], Exception | None]:
+    """The rows as Redis gets them, up to the first that cannot be read, and why it cannot."""
+    made: list[Publication] = []
+    for row in rows:
+        try:
+            made.append(row.publication())
+        except Exception as error:  # noqa: BLE001 - one row that cannot be read must not hide what it is
+            return made, error
+    return made, None
+
+
+def _pieces(made: Sequence[Publication]) -> Iterator[tuple[Sequence[Publication], int]]:
+    """Cut into calls of a bearable size; each with what it costs in Redis."""
+    first = size = 0
+    for at, each in enumerate(made):
+        cost = len(each.envelope) + JOB_BYTES
+        if at > first and size + cost > PIECE_BYTES:
+            yield made[first:at], size
+            first, size = at, 0
+        size += cost
+    if first < len(made):
+        yield made[first:], size
 
 
 def _hex(ids: Iterable[bytes]) -> str:
@@ -284,4 +308,4 @@ def _numbers(numbers: Iterable[int]) -> str:
 
 
 def _pairs(rows: Sequence[tuple[bytes, int]]) -> dict[str, str]:
-    return {"ids": _hex(id for id, _ in rows), "lives": _numbers(life for _, life in rows)}
+    return {"ids": _hex(job for job, _ in rows), "lives": _numbers(life for _, life in rows)}

@@ -1,148 +1,112 @@
-"""Puts Redis right again: after it lost its data, and slowly all the time."""
+"""Opens queues for their holder, and puts Redis right again after it lost its data."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from redisjobs.base import statements
-from redisjobs.base.postgres import Database, array
-from redisjobs.broker import Carrier, Stale
-from redisjobs.errors import StoreUnavailable
+from redisjobs.base.clock import SYSTEM_CLOCK, Clock
+from redisjobs.base.postgres import FIRST_ID, Database
+from redisjobs.broker import Carrier, Fence, Stale
 from redisjobs.leases import Hold
 from redisjobs.logs import event
 
-_NAMES = ("take_back", "name_life", "open_windows", "published", "publish_again", "rowless")
+_NAMES = ("take_back", "name_life", "open_windows")
 statements.load("recovery").require(*_NAMES)
 
 log = logging.getLogger("redisjobs.recovery")
 
 CHUNK = 20_000
-SLICE = 500
-FIRST_ID = "00000000-0000-0000-0000-000000000000"
+WINDOWS_AT_ONCE = 1_000
 
 
-@dataclass(slots=True)
-class Walk:
-    """How far the audit of a queue has come, in Postgres and in Redis."""
-
-    row: str = FIRST_ID
-    cursor: int = 0
-    rows_through: bool = False
-    jobs_through: bool = False
-
-    @property
-    def through(self) -> bool:
-        """Both sides were looked at, from end to end."""
-        return self.rows_through and self.jobs_through
-
-
-@dataclass(slots=True)
 class Recovery:
-    """Opens queues for their holder, recovers them from lost data, and audits both stores against each other.
+    """Opens queues for their holder, and recovers those whose data Redis has lost.
 
     Args:
-        lease: seconds; a long recovery renews it on the way.
+        lease: seconds; a long recovery renews it on the way, and ends its turn after a third of it.
     """
 
-    database: Database
-    carrier: Carrier
-    lease: float
-    schema: str = "redisjobs"
-    sql: statements.Statements = field(init=False)
+    def __init__(
+        self,
+        database: Database,
+        carrier: Carrier,
+        lease: float,
+        schema: str = "redisjobs",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._database = database
+        self._carrier = carrier
+        self._lease = lease
+        self._clock = clock
+        self._sql = statements.load("recovery", schema).require(*_NAMES)
 
-    def __post_init__(self) -> None:
-        self.sql = statements.load("recovery", self.schema).require(*_NAMES)
+    async def open(self, hold: Hold) -> bool:
+        """The first act of a holder: its token becomes the fence in Redis. A queue whose data Redis lost is recovered.
 
-    async def open(self, hold: Hold) -> None:
-        """The first act of a holder: its token becomes the fence in Redis. Where Redis lost the queue's data, it is recovered.
+        Under the queue's turn. False: the recovery goes on with the next call.
 
         Raises:
-            Stale: somebody younger holds the queue.
+            Stale: Redis has seen a higher token.
         """
-        try:
-            life = await self.carrier.open(hold.queue, hold.token, paused=hold.paused)
-            if not hold.epoch or life.epoch != hold.epoch:
-                await self._recover(hold)
-            else:
-                hold.settled = life.settled
-        except StoreUnavailable:
-            hold.unsure = True
-            raise
-        hold.opened = True
+        life = await self._carrier.open(hold.queue, hold.token, paused=hold.paused)
+        if hold.epoch and life.epoch == hold.epoch:
+            hold.settled, hold.opened = life.settled, True
+        else:
+            hold.opened = await self._recover(hold)
+        return hold.opened
 
-    async def look(self, hold: Hold) -> None:
-        """Is Redis still in the life that we know? Recovers the queue where it is not."""
-        await self.open(hold)
-
-    async def audit(self, hold: Hold, walk: Walk, *, age_s: float = 30.0) -> int:
-        """One slice of the audit, both ways; answers how many jobs it put right.
-
-        Args:
-            age_s: rows published later than this are left alone: they are on their way.
-        """
-        mended = 0
-        if not walk.rows_through:
-            mended += await self._audit_rows(hold, walk, age_s)
-        if not walk.jobs_through:
-            mended += await self._audit_jobs(hold, walk)
-        return mended
-
-    async def _recover(self, hold: Hold) -> None:
+    async def _recover(self, hold: Hold) -> bool:
         """Every published row joins the line again, together with the name of the new life; then Redis gets it."""
-        event(log, logging.WARNING, "recovery.started", queue=hold.queue, lost_life=hold.epoch or "(none)")
-        after, total = FIRST_ID, 0
+        first = not hold.epoch
+        if not first and hold.taken_back is None:
+            event(log, logging.WARNING, "recovery.started", queue=hold.queue, lost_life=hold.epoch)
+        if not first and not await self._take_back(hold):
+            return False
+        asked_at, epoch = self._clock.monotonic(), secrets.token_hex(8)
+        named, count = await self._ask(hold, "name the life of Redis", self._sql.name_life, epoch=epoch, first=first)
+        self._renewed(hold, named, asked_at)
+        hold.epoch, hold.settled, hold.taken_back = epoch, b"0-0", None
+        hold.floor.reset()
+        windows = await self._database.run("restore windows", self._sql.open_windows, {"queue": hold.queue})
+        await self._adopt(hold, [(key.encode(), owner, max(1, left)) for key, owner, left in windows])
+        await self._carrier.announce([hold.queue])
+        if first:
+            event(log, logging.INFO, "queue.opened", queue=hold.queue, life=epoch)
+        else:
+            event(log, logging.WARNING, "recovery.done", queue=hold.queue, life=epoch, last_rows=count)
+        return True
+
+    async def _adopt(self, hold: Hold, keys: Sequence[tuple[bytes, bytes, int]]) -> None:
+        """The life gets its name last of all: until then, whoever looks recovers again."""
+        pieces = [keys[at : at + WINDOWS_AT_ONCE] for at in range(0, len(keys), WINDOWS_AT_ONCE)] or [()]
+        for piece in pieces[:-1]:
+            await self._carrier.adopt(Fence(hold.queue, hold.token, ""), piece)
+        await self._carrier.adopt(hold.fence, pieces[-1])
+
+    async def _take_back(self, hold: Hold) -> bool:
+        """Chunk by chunk, each in a transaction of its own; False: the turn is over before the rows are."""
+        ends_at = self._clock.monotonic() + self._lease / 3
         while True:
-            parameters = self._shown(hold) | {"after": after, "limit": CHUNK}
-            held, count, last = (await self.database.run("take rows back", self.sql.take_back, parameters))[0]
-            if not held:
-                raise Stale(f"queue {hold.queue}: the lease under token {hold.token} has ended")
-            total += count
+            asked_at = self._clock.monotonic()
+            held, count, last = await self._ask(
+                hold, "take rows back", self._sql.take_back, after=hold.taken_back or FIRST_ID, limit=CHUNK
+            )
+            self._renewed(hold, held, asked_at)
             if count < CHUNK:
-                break
-            after = str(last)
-        epoch = secrets.token_hex(8)
-        parameters = self._shown(hold) | {"epoch": epoch, "lease": self.lease}
-        if not (await self.database.run("name the life of Redis", self.sql.name_life, parameters))[0][0]:
+                return True
+            hold.taken_back = str(last)
+            if self._clock.monotonic() >= ends_at:
+                return False
+
+    async def _ask(self, hold: Hold, what: str, statement: bytes, **parameters: Any) -> tuple[Any, ...]:
+        shown = {"queue": hold.queue, "token": hold.token, "lease": self._lease}
+        return (await self._database.run(what, statement, shown | parameters))[0]
+
+    def _renewed(self, hold: Hold, held: int, asked_at: float) -> None:
+        if not held:
             raise Stale(f"queue {hold.queue}: the lease under token {hold.token} has ended")
-        hold.epoch, hold.settled = epoch, b"0-0"
-        hold.floor.reset()
-        windows = await self.database.run("restore windows", self.sql.open_windows, self._shown(hold))
-        await self.carrier.adopt(hold.fence, [(key.encode(), id, max(1, left)) for key, id, left in windows])
-        event(log, logging.WARNING, "recovery.done", queue=hold.queue, rows=total, life=epoch)
-
-    async def _audit_rows(self, hold: Hold, walk: Walk, age_s: float) -> int:
-        parameters = self._shown(hold) | {"after": walk.row, "limit": SLICE, "age": age_s}
-        rows: list[tuple[bytes, int]] = await self.database.run("audit rows", self.sql.published, parameters)
-        walk.rows_through = len(rows) < SLICE
-        if not rows:
-            return 0
-        walk.row = rows[-1][0].hex()
-        missing = set(await self.carrier.audit(hold.fence, rows))
-        if not missing:
-            return 0
-        lost = [row for row in rows if row[0] in missing]
-        event(
-            log, logging.WARNING, "audit.missing_in_redis", queue=hold.queue, rows=len(lost), remedy="published again"
-        )
-        parameters = self._shown(hold) | {
-            "ids": array(id.hex() for id, _ in lost),
-            "lives": array(str(life) for _, life in lost),
-        }
-        await self.database.change("publish rows again", self.sql.publish_again, parameters)
-        hold.floor.reset()
-        return len(lost)
-
-    async def _audit_jobs(self, hold: Hold, walk: Walk) -> int:
-        walk.cursor, ids = await self.carrier.some_jobs(hold.queue, walk.cursor, SLICE)
-        walk.jobs_through = walk.cursor == 0
-        if not ids:
-            return 0
-        parameters = {"ids": array(id.hex() for id in ids)}
-        rowless = [id for (id,) in await self.database.run("audit jobs", self.sql.rowless, parameters)]
-        return await self.carrier.forget(hold.fence, rowless) if rowless else 0
-
-    def _shown(self, hold: Hold) -> dict[str, Any]:
-        return {"queue": hold.queue, "token": hold.token, "epoch": hold.epoch}
+        hold.trusted_until = asked_at + self._lease

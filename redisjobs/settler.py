@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 from uuid import UUID
 
 import msgpack
 
 from redisjobs.base import statements
 from redisjobs.base.envelope import Envelope
-from redisjobs.base.postgres import Connection, Database, array
+from redisjobs.base.postgres import Connection, Database, array, attempt
 from redisjobs.broker import Carrier, Outcome
 from redisjobs.errors import DecodeError
 from redisjobs.leases import Hold
@@ -26,6 +26,8 @@ log = logging.getLogger("redisjobs.settler")
 
 ENTRIES_AT_ONCE = 50
 FAILURES_KEPT = 30
+LONGEST_KEEP_S = 366 * 86_400.0
+UNREADABLE = "(unreadable)"
 LOST_LEASES = "the leases of this job were lost again and again: its worker died or hung while it ran"
 
 
@@ -70,26 +72,71 @@ def fold(outcomes: Sequence[Outcome]) -> list[Settlement]:
             known.failures = [*known.failures, failure][-FAILURES_KEPT:]
         known.error = reason(outcome, record) or known.error
         if record:
-            known.keep_s = float(record.get("keep", 0))
+            known.keep_s = record.get("keep", 0.0)
             known.result, known.result_codec = record.get("r"), record.get("rc")
     return list(folded.values())
 
 
 def read_record(record: bytes) -> dict[str, Any]:
-    """The record of an outcome; empty where there is none, or none that can be read."""
+    """The record of an outcome, made fit for Postgres; empty where there is none, or none that can be read.
+
+    Whatever a foreign worker wrote, the outcome itself must settle.
+    """
     if not record:
         return {}
     try:
-        read = msgpack.unpackb(record)
-    except Exception:  # noqa: BLE001 - whatever bytes a foreign worker wrote, the outcome itself must settle
+        read: object = msgpack.unpackb(record, unicode_errors="replace", strict_map_key=False)
+    except Exception:  # noqa: BLE001 - no bytes may stop the settling
         return {}
-    return read if isinstance(read, dict) else {}
+    cleaned = _clean(read)
+    if not _is_map(cleaned):
+        return {}
+    return {key: cleaned[key] for key, fits in _FITS.items() if key in cleaned and fits(cleaned[key])}
+
+
+def _clean(value: Any) -> Any:
+    """Without what neither text nor jsonb can hold: NUL, lone surrogates, numbers that are none, bytes in a failure."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    if _is_map(value):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    if _is_list(value):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _is_map(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_failure(value: object) -> bool:
+    try:
+        return isinstance(value, dict) and bool(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= LONGEST_KEEP_S
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "e": _is_failure,
+    "r": lambda value: isinstance(value, bytes),
+    "rc": lambda value: isinstance(value, str),
+    "why": lambda value: isinstance(value, str),
+    "keep": _is_duration,
+}
 
 
 def reason(outcome: Outcome, record: dict[str, Any]) -> str | None:
     """Why it ended or comes back, in one line."""
     if record.get("why"):
-        return str(record["why"])
+        return str(record["why"])[:2000]
     failure = record.get("e")
     if failure:
         return f"{failure.get('type')}: {failure.get('message')}"[:2000]
@@ -110,7 +157,6 @@ class Settler:
         self._carrier = carrier
         self._retention = retention
         self._sql = statements.load("settler", schema).require(*_NAMES)
-        self._keeps: set[float] = set()
 
     async def settle(self, hold: Hold) -> int:
         """One pass over a queue's outcomes, under its turn; answers how many it took in hand.
@@ -132,10 +178,9 @@ class Settler:
 
     async def clean(self) -> int:
         """Make the partitions of `finished` that are needed soon, and drop those whose retention is over."""
-        for keep in {self._retention, *self._keeps} - {0.0}:
-            for ahead in (keep, keep + 3600):
+        if self._retention:
+            for ahead in (self._retention, self._retention + 3600):
                 await self._database.run("make a partition", self._sql.make_room, {"ahead": ahead})
-        self._keeps.clear()
         return int((await self._database.run("drop finished partitions", self._sql.drop_finished))[0][0])
 
     async def _settle(self, queue: str, settlements: Sequence[Settlement]) -> None:
@@ -149,7 +194,6 @@ class Settler:
             for each in other:
                 if each.outcome.word == "dead" and each.outcome.envelope:
                     await self._bury_direct(connection, queue, each)
-        self._keeps.update(each.keep_s for each in other)
         for each in other:
             if each.outcome.word == "dead":
                 event(log, logging.ERROR, "job.dead", queue=queue, job_id=each.id, attempts=each.outcome.attempts,
@@ -178,28 +222,24 @@ class Settler:
         }
 
     async def _bury_direct(self, connection: Connection, queue: str, dead: Settlement) -> None:
+        """The dead letter of a job without a row, from its envelope; kept whole where that cannot be read."""
+        shared = {
+            "id": dead.id,
+            "queue": queue,
+            "attempts": dead.outcome.attempts,
+            "reason": dead.error or "unknown",
+            "failures": json.dumps(dead.failures),
+        }
+        whole = Envelope(UNREADABLE, "unreadable", dead.outcome.envelope)
         try:
-            envelope = Envelope.unpack(dead.outcome.envelope)
+            if await attempt(connection, self._sql.bury_direct, _columns(Envelope.unpack(whole.payload)) | shared):
+                return
         except DecodeError:
-            envelope = Envelope("(unreadable)", "unreadable", dead.outcome.envelope)
-        await connection.execute(
-            self._sql.bury_direct,
-            {
-                "id": dead.id,
-                "job": envelope.job,
-                "queue": queue,
-                "payload": envelope.payload,
-                "codec": envelope.codec,
-                "idempotency_key": envelope.idempotency_key,
-                "key_window": envelope.key_window,
-                "priority": envelope.priority,
-                "max_attempts": envelope.max_attempts,
-                "tenant_id": envelope.tenant_id,
-                "traceparent": envelope.traceparent,
-                "enqueued_by": envelope.enqueued_by,
-                "headers": envelope.headers,
-                "attempts": dead.outcome.attempts,
-                "reason": dead.error or "unknown",
-                "failures": json.dumps(dead.failures),
-            },
-        )
+            pass
+        await connection.execute(self._sql.bury_direct, _columns(whole) | shared)
+
+
+def _columns(envelope: Envelope) -> dict[str, Any]:
+    names = ("job", "payload", "codec", "idempotency_key", "key_window", "priority", "max_attempts", "tenant_id",
+             "traceparent", "enqueued_by", "headers")  # fmt: skip
+    return {name: getattr(envelope, name) for name in names}

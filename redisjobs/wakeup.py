@@ -8,19 +8,21 @@ import logging
 import secrets
 from collections.abc import Callable
 
-import psycopg
 from psycopg import sql
 
 from redisjobs.base import statements
-from redisjobs.base.postgres import Connection, Database
+from redisjobs.base.postgres import Connection, Database, cut_when_stalled
 from redisjobs.base.service import backoff
-from redisjobs.errors import RedisjobsError
 from redisjobs.logs import event
 
 log = logging.getLogger("redisjobs.relay")
 
 PROBE_S = 2.0
 """How long the ear waits for its own call before it says that it is deaf."""
+STILL_THERE_S = 20.0
+"""Between two looks whether the session is still there."""
+CALL = "!"
+"""What an operator's function notifies when leases must be looked at again."""
 
 
 def channel(schema: str) -> str:
@@ -29,17 +31,21 @@ def channel(schema: str) -> str:
 
 
 class Ear:
-    """Listens for as long as it is started, through reconnects. Behind a transaction pooler it is deaf, and says so once.
+    """Listens for as long as it is started, through reconnects. Behind a transaction pooler it is deaf, and says so.
 
     Args:
-        heard: called in the loop with the name of each queue that was called.
+        heard: called in the loop with the name of each queue that was named.
+        called: called in the loop when more may have happened than was heard: at each new beginning, and by operators.
     """
 
-    def __init__(self, database: Database, schema: str, heard: Callable[[str], None]) -> None:
+    def __init__(
+        self, database: Database, schema: str, heard: Callable[[str], None], called: Callable[[], None]
+    ) -> None:
         self.hears = False
         self._database = database
         self._channel = channel(schema)
         self._heard = heard
+        self._called = called
         self._task: asyncio.Task[None] | None = None
         self._said = False
 
@@ -63,32 +69,37 @@ class Ear:
             try:
                 connection = await self._database.session()
                 try:
-                    failures = 0
                     await self._listen(connection)
                 finally:
+                    failures = 0 if self.hears else failures
                     self.hears = False
                     await connection.close()
-            except (RedisjobsError, psycopg.Error, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever ends a session, the next one is tried
                 failures += 1
                 event(log, logging.INFO, "relay.listen_interrupted", error=f"{type(error).__name__}: {error}".strip())
                 await asyncio.sleep(backoff(failures))
 
     async def _listen(self, connection: Connection) -> None:
-        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        with cut_when_stalled(connection):
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         probe = f"?{secrets.token_hex(8)}"
         await self._database.run("probe LISTEN", b"SELECT pg_notify(%(channel)s, %(probe)s)",
                                  {"channel": self._channel, "probe": probe})  # fmt: skip
         while True:
-            got = False
-            async for notice in connection.notifies(timeout=PROBE_S if not self.hears else 60.0):
-                got = True
-                if notice.payload == probe:
-                    self.hears = True
-                elif not notice.payload.startswith("?"):
-                    self._heard(notice.payload)
-            if not self.hears and not got and not self._said:
+            async for notice in connection.notifies(timeout=STILL_THERE_S if self.hears else PROBE_S):
+                self._take(notice.payload, probe)
+            if not self.hears and not self._said:
                 self._said = True
                 event(log, logging.WARNING, "relay.deaf", effect="commits are found by polling alone",
                       remedy="give the relay a session connection, not one of a transaction pooler")  # fmt: skip
-            if self.hears:
-                await connection.execute("SELECT 1")  # a session that died without a word is found here
+            with cut_when_stalled(connection):  # a session that died without a word is found here
+                await connection.execute("SELECT 1")
+
+    def _take(self, payload: str, probe: str) -> None:
+        if payload == probe:
+            self.hears = True
+            self._called()
+        elif payload == CALL:
+            self._called()
+        elif not payload.startswith("?"):
+            self._heard(payload)

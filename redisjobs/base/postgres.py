@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
 
 import psycopg
@@ -16,7 +19,11 @@ from redisjobs.errors import ConfigurationError, DatabaseUnavailable, StoreRefus
 Row: TypeAlias = tuple[Any, ...]
 Connection: TypeAlias = psycopg.AsyncConnection[Row]
 
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+"""The id before every other."""
 PATIENCE_S = 10.0
+STALLED_S = 25.0
+"""How long a transaction may take before its connection counts as dead: a network can swallow it without a word."""
 
 # A table that was never analyzed makes the planner sort or scan the whole backlog for each batch. The statements
 # here look rows up by index, always; SET LOCAL also works behind a pooler that gives sessions away.
@@ -43,17 +50,19 @@ def options() -> dict[str, Any]:
         "keepalives_count": 3,
         "tcp_user_timeout": 20_000,
         "application_name": "redisjobs",
+        "client_encoding": "utf8",
     }
 
 
 @contextmanager
-def in_our_words(what: str) -> Iterator[None]:
+def in_our_words(what: str) -> Generator[None, None, None]:
     """Turns psycopg's errors into ours: once, here, and nowhere else on the relay's way."""
     try:
         yield
     except _NO_SCHEMA as error:
         raise ConfigurationError(
-            f"{what}: {error.diag.message_primary}: this database lacks the schema, or a migration; run `redisjobs migrate`"
+            f"{what}: {error.diag.message_primary}: this database lacks the schema, or a migration; "
+            "run `redisjobs migrate`"
         ) from error
     except errors.InsufficientPrivilege as error:
         raise StoreRefused(
@@ -94,7 +103,7 @@ class Database:
             await pool.close(timeout=2.0)
 
     @asynccontextmanager
-    async def transaction(self, what: str, *, snapshot: bool = False) -> AsyncIterator[Connection]:
+    async def transaction(self, what: str, *, snapshot: bool = False) -> AsyncGenerator[Connection, None]:
         """A transaction, committed at the end of the block.
 
         Args:
@@ -110,10 +119,11 @@ class Database:
             raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
         with in_our_words(what):
             async with self._pool.connection() as connection:
-                await connection.execute(_BEGIN_SNAPSHOT if snapshot else _BEGIN)
                 try:
-                    yield connection
-                    await connection.execute(b"COMMIT")
+                    with cut_when_stalled(connection):
+                        await connection.execute(_BEGIN_SNAPSHOT if snapshot else _BEGIN)
+                        yield connection
+                        await connection.execute(b"COMMIT")
                 except BaseException:
                     if (
                         not connection.closed
@@ -132,18 +142,26 @@ class Database:
         async with self.transaction(what) as connection:
             return (await connection.execute(statement, parameters or {}, binary=True)).rowcount
 
-    async def ask(self, what: str, question: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:
-        """One cheap reading statement, without the frame of a transaction."""
-        if self._pool is None:
-            raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
-        with in_our_words(what):
-            async with self._pool.connection() as connection:
-                return await fetch(connection, question, parameters)
-
     async def session(self) -> Connection:
         """A connection of its own, outside the pool, for LISTEN."""
         with in_our_words("connect"):
             return await psycopg.AsyncConnection.connect(self.url, **options())
+
+
+@contextmanager
+def cut_when_stalled(connection: Connection, seconds: float = STALLED_S) -> Generator[None, None, None]:
+    """Ends the connection's socket where the block takes longer: whoever waits on it gets an error."""
+    timer = asyncio.get_running_loop().call_later(seconds, _cut, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut(connection: Connection) -> None:
+    if not connection.closed:
+        with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+            twin.shutdown(socket.SHUT_RDWR)
 
 
 def array(items: Iterable[str]) -> str:
@@ -155,6 +173,16 @@ async def fetch(connection: Connection, statement: bytes, parameters: Mapping[st
     """The rows of a statement, in binary form; none where it answers with no rows."""
     cursor = await connection.execute(statement, parameters or {}, binary=True)
     return await cursor.fetchall() if cursor.description else []
+
+
+async def attempt(connection: Connection, statement: bytes, parameters: Mapping[str, Any]) -> bool:
+    """A statement in a transaction that goes on where Postgres refuses the values; answers whether it took them."""
+    try:
+        async with connection.transaction():
+            await connection.execute(statement, parameters)
+    except (psycopg.DataError, psycopg.IntegrityError):
+        return False
+    return True
 
 
 async def _roll_back(connection: Connection) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +12,15 @@ import redis.asyncio as async_redis
 
 from redisjobs.base import scripts
 from redisjobs.broker.broker import placed
-from redisjobs.broker.client import Argument, in_our_words, run
+from redisjobs.broker.client import Argument, command, in_our_words, run
 from redisjobs.broker.keys import Keys
-from redisjobs.broker.values import Life, Outcome, Publication
+from redisjobs.broker.values import Life, Mark, Outcome, Publication
 from redisjobs.errors import RedisjobsError, StoreRefused
+from redisjobs.logs import event
+
+log = logging.getLogger("redisjobs.relay")
+
+_OUTCOME = re.compile(rb"[a-z]+ \d+ \d+ \d+ \d+ \d+\n")
 
 _OPEN = scripts.load("open")
 _ADOPT = scripts.load("adopt")
@@ -25,7 +32,15 @@ _FORGET = scripts.load("forget")
 
 
 class Stale(RedisjobsError):
-    """A younger relay holds the queue: stop working on it at once."""
+    """A younger relay holds the queue: stop working on it at once.
+
+    Args:
+        fence: the highest token that Redis has seen, where it told; 0: it did not.
+    """
+
+    def __init__(self, message: str, fence: int = 0) -> None:
+        super().__init__(message)
+        self.fence = fence
 
 
 class OtherLife(RedisjobsError):
@@ -42,7 +57,7 @@ class Fence:
 
 
 class Carrier:
-    """The relay's calls. Each raises Stale or OtherLife where the fence says so, BrokerUnavailable where the end is unknown."""
+    """The relay's calls. Stale or OtherLife are raised as the fence says, BrokerUnavailable for an unknown end."""
 
     def __init__(self, redis: async_redis.Redis, prefix: str = "rj") -> None:
         self.redis = redis
@@ -56,7 +71,8 @@ class Carrier:
         """
         word, *rest = await self._run(_OPEN, queue, token, int(paused))
         if word == b"stale":
-            raise Stale(f"queue {queue}: token {token} is below the fence")
+            fence = int(rest[0])
+            raise Stale(f"queue {queue}: token {token} is below the fence {fence}", fence)
         return Life(rest[0].decode(), rest[1])
 
     async def adopt(self, fence: Fence, keys: Iterable[tuple[bytes, bytes, int]]) -> None:
@@ -73,19 +89,24 @@ class Carrier:
 
     async def outcomes(self, queue: str, after: bytes, count: int) -> list[Outcome]:
         """The outcomes behind a position, in their order, from at most `count` entries."""
-        with in_our_words("XRANGE"):
-            entries = await self.redis.execute_command(
-                "XRANGE", self.keys.key(queue, "outcomes"), b"(" + after, "+", "COUNT", count
-            )
-            now_ms = 0
-            if entries:
-                seconds, micros = await self.redis.execute_command("TIME")
-                now_ms = int(seconds) * 1000 + int(micros) // 1000
-        return [
-            outcome(position, job_id, text, now_ms)
-            for position, fields in entries or ()
-            for job_id, text in fields.items()
-        ]
+        stream = self.keys.key(queue, "outcomes")
+        while entries := await command(self.redis, "XRANGE", stream, b"(" + after, "+", "COUNT", count):
+            seconds, micros = await command(self.redis, "TIME")
+            now_ms = int(seconds) * 1000 + int(micros) // 1000
+            read = [
+                outcome(position, job_id, text, now_ms)
+                for position, fields in entries
+                for job_id, text in fields.items()
+                if len(job_id) == 16 and _OUTCOME.match(text)
+            ]
+            ours = {each.position for each in read}
+            foreign = [position for position, _ in entries if position not in ours]
+            if foreign:  # no script wrote them, and nobody else would ever remove them
+                event(log, logging.WARNING, "outcomes.foreign", queue=queue, entries=foreign)
+                await command(self.redis, "XDEL", stream, *foreign)
+            if read:
+                return read
+        return []
 
     async def settled(self, fence: Fence, positions: Sequence[bytes]) -> None:
         """These outcomes are in Postgres; the next read begins behind the last of them."""
@@ -101,42 +122,66 @@ class Carrier:
     async def audit(self, fence: Fence, rows: Sequence[tuple[bytes, int]]) -> list[bytes]:
         """Which of these published rows, each given as id and life, are not placed in Redis."""
         flat: list[Argument] = [value for row in rows for value in row]
-        word, *missing = await self._run(_AUDIT, fence.queue, fence.token, fence.epoch, *flat)
+        word, *rest = await self._run(_AUDIT, fence.queue, fence.token, fence.epoch, *flat)
         self._check(fence, word)
+        missing: list[bytes] = rest
         return missing
 
     async def forget(self, fence: Fence, job_ids: Sequence[bytes]) -> int:
         """Jobs that Postgres does not know leave Redis, unless they are held or their outcome is under way."""
-        word, *gone = await self._run(_FORGET, fence.queue, fence.token, fence.epoch, *job_ids)
+        return (await self.clear_owners(fence, job_ids))[0]
+
+    async def clear_owners(self, fence: Fence, job_ids: Sequence[bytes]) -> tuple[int, set[bytes]]:
+        """As `forget`; answers how many went, and which are live jobs that never had a row."""
+        word, *rest = await self._run(_FORGET, fence.queue, fence.token, fence.epoch, *job_ids)
         self._check(fence, word)
-        return int(gone[0])
+        return int(rest[0]), set(rest[1:])
 
     async def some_jobs(self, queue: str, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """A slice of the ids in `runs` and `jobs`: the next cursor (0: through) and the ids."""
-        with in_our_words("HSCAN"):
-            key = self.keys.key(queue, "jobs")
-            cursor, found = await self.redis.execute_command("HSCAN", key, cursor, "COUNT", count)
-        return int(cursor), list(found)
+        """A slice of the ids in `jobs`, then in `runs`: the next cursor (0: through) and the ids."""
+        in_runs = cursor % 2  # the cursor of one of them, doubled, plus which
+        key = self.keys.key(queue, "runs" if in_runs else "jobs")
+        place, found = await command(self.redis, "HSCAN", key, cursor // 2, "COUNT", count)
+        if int(place):
+            return 2 * int(place) + in_runs, list(found)
+        return 1 - in_runs, list(found)
 
-    async def info(self) -> dict[str, str]:
-        """What Redis says of itself: run_id, master_replid, used_memory, maxmemory among it.
+    async def lives(self, queues: Sequence[str]) -> list[Mark]:
+        """In which life each queue is, and its fence, in one round trip."""
+        with in_our_words("HMGET"):
+            pipeline: Any = self.redis.pipeline(transaction=False)
+            for queue in queues:
+                pipeline.execute_command("HMGET", self.keys.key(queue, "life"), "epoch", "fence")
+            replies: list[Any] = await pipeline.execute()
+        return [Mark((epoch or b"").decode(), int(fence or 0)) for epoch, fence in replies]
+
+    async def info(self, section: str) -> dict[str, str]:
+        """What Redis says of itself in one section: memory, server, replication.
 
         Raises:
             StoreRefused: this user may not ask.
         """
-        with in_our_words("INFO"):
-            told = await self.redis.info()
+        told: dict[str, object] = await command(self.redis, "INFO", section)
         return {key: str(value) for key, value in told.items()}
 
-    async def dirty(self, count: int) -> set[str]:
-        """Takes the names of queues with outcomes waiting."""
-        with in_our_words("SPOP"):
-            return {name.decode() for name in await self.redis.execute_command("SPOP", self.keys.dirty, count) or ()}
+    async def dirty(self) -> set[str]:
+        """The names of queues with outcomes waiting; they stay until the queue's holder takes them by `clean`."""
+        names: set[bytes] = await command(self.redis, "SMEMBERS", self.keys.dirty)
+        return {name.decode(errors="replace") for name in names}
+
+    async def clean(self, queues: Sequence[str]) -> None:
+        """The outcomes of these queues are about to be read; later ones name their queue again."""
+        if queues:
+            await command(self.redis, "SREM", self.keys.dirty, *queues)
 
     async def announce(self, queues: Sequence[str]) -> None:
-        """Let workers that serve globs know these queues."""
-        with in_our_words("SADD"):
-            await self.redis.execute_command("SADD", self.keys.queues, *queues)
+        """Let workers that serve globs know these queues; writes only what is missing."""
+        if not queues:
+            return
+        known: list[int] = await command(self.redis, "SMISMEMBER", self.keys.queues, *queues)
+        missing = [queue for queue, there in zip(queues, known, strict=True) if not there]
+        if missing:
+            await command(self.redis, "SADD", self.keys.queues, *missing)
 
     async def _run(self, script: scripts.Script, queue: str, *arguments: Argument) -> Any:
         return await run(self.redis, script, self.keys.of(queue, script), arguments)

@@ -165,3 +165,11 @@ class Life:
 
     epoch: str
     settled: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """By what a holder knows a queue's life in Redis again: its epoch ('' after a loss) and its fence."""
+
+    epoch: str
+    fence: int

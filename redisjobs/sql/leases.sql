@@ -3,10 +3,12 @@
 INSERT INTO redisjobs.queues (queue) SELECT unnest(%(queues)s::text[]) ON CONFLICT DO NOTHING;
 
 -- name: take
--- renews what this relay holds and takes what nobody holds any more; the token grows at each change of holder
+-- renews what this relay holds and takes what nobody holds any more, of all queues or of some; the token grows at
+-- each change of holder
 WITH free AS (
     SELECT queue FROM redisjobs.queues
-    WHERE holder = %(relay)s OR lease_until < clock_timestamp()
+    WHERE (holder = %(relay)s OR lease_until < clock_timestamp())
+      AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
     FOR UPDATE SKIP LOCKED)
 UPDATE redisjobs.queues q
 SET token = token + CASE WHEN q.holder IS DISTINCT FROM %(relay)s THEN 1 ELSE 0 END,
@@ -14,11 +16,11 @@ SET token = token + CASE WHEN q.holder IS DISTINCT FROM %(relay)s THEN 1 ELSE 0 
     lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
 FROM free
 WHERE q.queue = free.queue
-RETURNING q.queue, q.token, q.epoch, q.paused, q.asleep;
+RETURNING q.queue, q.token, q.epoch, q.paused, q.asleep, coalesce(q.failing::text, '');
 
 -- name: fresh_token
 -- after a call with an unknown end: what may still be under way is refused from now on
-UPDATE redisjobs.queues SET token = token + 1, lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
+UPDATE redisjobs.queues SET token = greatest(token, %(above)s::bigint) + 1, lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
 WHERE queue = %(queue)s AND holder = %(relay)s AND token = %(token)s
 RETURNING token;
 

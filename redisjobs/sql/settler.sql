@@ -17,7 +17,8 @@ died AS (
     SELECT id, job, queue, input, payload, codec, idempotency_key, key_window, priority, max_attempts,
            run_at, expires_at, tenant_id, traceparent, enqueued_by, headers, staged_at,
            greatest(publications, number), redrives, greatest(attempts, now_attempts), coalesce(error, 'unknown'),
-           CASE WHEN new_failures IS NULL THEN failures ELSE coalesce(failures, '[]') || new_failures END, fence
+           CASE WHEN new_failures IS NULL THEN failures
+                ELSE jsonb_path_query_array(coalesce(failures, '[]') || new_failures, '$[last - 29 to last]') END, fence
     FROM gone WHERE word = 'dead'),
 kept AS (
     INSERT INTO redisjobs.finished (id, job, queue, state, attempts, redrives, tenant_id, staged_at, keep_until,
@@ -33,7 +34,8 @@ back AS (
         publications = greatest(o.publications, t.number),
         run_at = CASE WHEN t.word = 'suspended' THEN o.run_at ELSE clock_timestamp() + make_interval(secs => t.delay) END,
         last_error = coalesce(t.error, o.last_error),
-        failures = CASE WHEN t.failures IS NULL THEN o.failures ELSE coalesce(o.failures, '[]') || t.failures END
+        failures = CASE WHEN t.failures IS NULL THEN o.failures
+                        ELSE jsonb_path_query_array(coalesce(o.failures, '[]') || t.failures, '$[last - 29 to last]') END
     FROM told t
     WHERE o.id = t.id AND o.redrives = t.life AND t.word IN ('retry', 'snooze', 'suspended', 'parked'))
 SELECT count(*) FROM gone;

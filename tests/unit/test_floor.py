@@ -167,7 +167,8 @@ class World:
         self.published += rows
         if rows:
             self.ended(self.take_xid())  # the mark
-        self.floor.passed(rows[-1] if rows else None, len(rows) < self.batch, seen, self.now)
+        last = rows[-1] if rows else None
+        self.floor.passed(last, through=len(rows) < self.batch, snapshot=seen, now=self.now)
 
     def check(self) -> None:
         at = {place: index for index, place in enumerate(self.published)}

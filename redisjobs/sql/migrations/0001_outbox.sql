@@ -31,8 +31,9 @@ CREATE TABLE redisjobs.migrations (
 -- An id whose first 48 bits are the time in ms (UUID version 7), so that the primary key grows at its right end.
 CREATE FUNCTION redisjobs.new_id() RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
-    SELECT (lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000)::bigint), 12, '0') || '7'
-            || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid
+    SELECT (pg_catalog.lpad(pg_catalog.to_hex((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) * 1000)::bigint),
+                            12, '0') || '7'
+            || pg_catalog.substr(pg_catalog.replace(pg_catalog.gen_random_uuid()::text, '-', ''), 14))::uuid
 $$;
 
 CREATE TABLE redisjobs.outbox (
@@ -106,7 +107,7 @@ CREATE INDEX outbox_deferred ON redisjobs.outbox (queue, run_at) WHERE state = '
 CREATE INDEX outbox_cancels ON redisjobs.outbox (queue, id) WHERE cancel_requested;
 
 CREATE TABLE redisjobs.queues (
-    queue text PRIMARY KEY,
+    queue text PRIMARY KEY CHECK (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$'),
     holder text,
     token bigint NOT NULL DEFAULT 0,
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
@@ -169,8 +170,10 @@ CREATE INDEX finished_id ON redisjobs.finished (id);
 CREATE INDEX finished_keys ON redisjobs.finished (queue, key_until) WHERE key_until IS NOT NULL;
 
 -- Makes the hour's partition of `finished` that rows kept until `until` go to; safe to call again and side by side.
+-- Where a reader stands in the way it gives up: the rows then go to `finished_other`.
 CREATE FUNCTION redisjobs.make_room(until timestamptz) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
+SET TimeZone = 'UTC' SET DateStyle = 'ISO' AS $$
 DECLARE
     starts timestamptz := to_timestamp(floor(date_part('epoch', until) / 3600) * 3600);
     part text := 'finished_' || to_char(starts AT TIME ZONE 'UTC', 'YYYYMMDDHH24');
@@ -183,27 +186,35 @@ BEGIN
         EXECUTE format('ALTER TABLE redisjobs.finished ATTACH PARTITION redisjobs.%I FOR VALUES FROM (%L) TO (%L)',
                        part, starts, starts + interval '1 hour');
     END IF;
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
 END $$;
 
--- Drops the partitions whose retention is over; answers how many.
+-- Drops the partitions whose retention is over; answers how many. What a reader stands before is dropped another time.
 CREATE FUNCTION redisjobs.drop_finished() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     part text;
     dropped integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('redisjobs.finished', 0));
     DELETE FROM redisjobs.finished_other WHERE keep_until < now();
+    PERFORM pg_advisory_xact_lock(hashtextextended('redisjobs.finished', 0));
     FOR part IN
         SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'redisjobs.finished'::regclass AND c.relname ~ '^finished_[0-9]{10}$'
           AND make_timestamptz(substr(c.relname, 10, 4)::int, substr(c.relname, 14, 2)::int, substr(c.relname, 16, 2)::int,
                                substr(c.relname, 18, 2)::int, 0, 0, 'UTC') + interval '1 hour' < now()
     LOOP
-        EXECUTE format('DROP TABLE redisjobs.%I', part);
-        dropped := dropped + 1;
+        BEGIN
+            EXECUTE format('DROP TABLE redisjobs.%I', part);
+            dropped := dropped + 1;
+        EXCEPTION WHEN lock_not_available THEN
+            EXIT;
+        END;
     END LOOP;
     RETURN dropped;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;
 END $$;
 
 -- Wakes the relay of a queue that has said it is asleep, or that no relay has seen yet. A busy relay
@@ -276,7 +287,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN
     INSERT INTO redisjobs.queues (queue, paused) VALUES (queue_name, pause)
     ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused;
-    PERFORM pg_notify('redisjobs.wake', queue_name);
+    PERFORM pg_notify('redisjobs.wake', '!');
 END $$;
 
 -- Gives dead letters a new life: the same id and arguments, fresh attempts. Answers how many came back.
@@ -286,9 +297,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
     staged AS (
         INSERT INTO redisjobs.outbox (id, job, queue, input, payload, codec, idempotency_key, key_window, priority,
                                       max_attempts, tenant_id, traceparent, enqueued_by, headers,
-                                      publications, redrives, fence)
+                                      publications, redrives, failures, fence)
         SELECT id, job, queue, input, payload, codec, idempotency_key, key_window, priority, max_attempts, tenant_id,
-               traceparent, enqueued_by, headers, publications + 1, redrives + 1, ARRAY[publications + 1, 0]
+               traceparent, enqueued_by, headers, publications + 1, redrives + 1, failures, ARRAY[publications + 1, 0]
         FROM back ORDER BY died_at, id
         RETURNING 1)
     SELECT count(*)::integer FROM staged

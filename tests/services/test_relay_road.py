@@ -1,0 +1,50 @@
+"""What becomes of a committed row: into Redis, and its outcome back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from tests.support.builders import finish, stage, states
+from tests.support.relays import Hand, RelayByHand, envelope_of, hand, job_of, relay_by_hand
+
+Conn = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
+    async with relay_by_hand(database_url, redis_url) as made:
+        yield made
+
+
+@pytest.fixture
+async def worker(redis_url: str) -> AsyncIterator[Hand]:
+    async with hand(redis_url) as made:
+        yield made
+
+
+async def test_a_committed_row_becomes_a_delivery_and_its_end_a_finished_job(
+    conn: Conn, relay: RelayByHand, worker: Hand
+):
+    job = stage(conn, "add", {"a": 1})
+    conn.commit()
+
+    await relay.rounds()
+    assert states(conn) == {job: "published"}
+    delivery = await worker.one()
+    assert job_of(delivery) == job
+    assert envelope_of(delivery).payload == b'{"a": 1}'
+
+    await worker.end(finish(delivery))
+    await relay.rounds()
+    assert states(conn) == {job: "done"}
+
+
+async def test_a_row_that_is_not_committed_is_not_published(conn: Conn, relay: RelayByHand, worker: Hand):
+    stage(conn)
+
+    await relay.rounds()
+
+    assert await worker.take() == []
