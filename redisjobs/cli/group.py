@@ -15,6 +15,7 @@ COMMANDS = {
     "worker": "redisjobs.cli.worker:worker",
     "relay": "redisjobs.cli.relay:relay",
     "dev": "redisjobs.cli.dev:dev",
+    "demo": "redisjobs.cli.demo.command:demo",
     "migrate": "redisjobs.cli.migrate:migrate",
     "status": "redisjobs.cli.status:status",
     "jobs": "redisjobs.cli.jobs:jobs",

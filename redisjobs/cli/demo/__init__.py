@@ -1,0 +1,1 @@
+"""`redisjobs demo`: a shop under faults, and a ledger that says what became of every order."""
