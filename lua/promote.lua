@@ -4,7 +4,7 @@
 -- ARGV    limit    at most so many
 --         grace    ms for which a settled tombstone stays
 -- Reply   {how many moved, ms until the next one is due or -1, how many outcomes `bury` may take or look for,
---         then the ids of running jobs whose cancel was asked for}
+--         how many entries no worker has read, then the ids of running jobs whose cancel was asked for}
 -- Cost    O(jobs moved)
 -- uses lib/record.lua
 local jobs, due, cancels, graves, outcomes, ready0, ready1, ready2 = unpack(KEYS)
@@ -35,7 +35,13 @@ local wait = first[2] and math.max(0, tonumber(first[2]) - now) or -1
 -- Graves that were lost leave outcomes behind; one call of `bury` looks for them.
 local graved = redis.call('ZCOUNT', graves, '-inf', now - tonumber(grace))
 if graved == 0 and redis.call('ZCARD', graves) == 0 and redis.call('XLEN', outcomes) > 0 then graved = 1 end
-local reply = { #ids, wait, graved }
+
+local waiting = 0
+for _, stream in ipairs(ready) do
+  local pending = redis.pcall('XPENDING', stream, 'workers')
+  waiting = waiting + redis.call('XLEN', stream) - (pending.err and 0 or pending[1])
+end
+local reply = { #ids, wait, graved, waiting }
 local asked = redis.call('SRANDMEMBER', cancels, 1000)
 local recs = in_pieces('HMGET', jobs, asked)
 for i, id in ipairs(asked) do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import secrets
@@ -9,11 +10,16 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import cast
+from typing import TypeVar, cast
 
 from redisjobs.base.durations import positive, seconds, whole
 from redisjobs.base.urls import POSTGRES, REDIS, check_url, redact, with_password
 from redisjobs.errors import ConfigurationError, OptionError
+
+N = TypeVar("N", int, float)
+
+SLOTS = 10
+LEASE_S = 30.0
 
 _SCHEMA = re.compile(r"(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
@@ -104,16 +110,16 @@ class WorkerSettings:
     Args:
         queues: names, or globs such as `mail.*`.
         concurrency: slots for each queue, or a mapping from its name or glob to its slots.
-        visibility_timeout: how long a lease lasts without a renewal.
-        heartbeat_interval: between renewals; a third of the lease, and below half of it.
+        visibility_timeout: how long a lease lasts without a renewal, for all queues or a mapping from name or glob.
+        heartbeat_interval: between renewals; a third of the shortest lease, and below half of it.
         drain_grace: how long running bodies may go on after the first signal.
         max_losses: lost leases while running after which a job is a dead letter.
         worker_id: host, process id and a random tail.
     """
 
     queues: Sequence[str] = ("default",)
-    concurrency: int | Mapping[str, int] = 10
-    visibility_timeout: float | timedelta = 30.0
+    concurrency: int | Mapping[str, int] = SLOTS
+    visibility_timeout: float | timedelta | Mapping[str, float | timedelta] = LEASE_S
     heartbeat_interval: float | timedelta | None = None
     drain_grace: float | timedelta = 25.0
     max_losses: int = 3
@@ -122,7 +128,7 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         _put(self, "queues", _queues(self.queues))
         _put(self, "concurrency", _concurrency(self.concurrency))
-        _put(self, "visibility_timeout", positive("visibility_timeout", self.visibility_timeout, most=86_400))
+        _put(self, "visibility_timeout", _leases(self.visibility_timeout))
         _put(self, "heartbeat_interval", _heartbeat(self.heartbeat_interval, self.lease))
         _put(self, "drain_grace", seconds("drain_grace", self.drain_grace))
         whole("max_losses", self.max_losses)
@@ -130,8 +136,17 @@ class WorkerSettings:
 
     @property
     def lease(self) -> float:
-        """The visibility timeout in seconds."""
-        return cast(float, self.visibility_timeout)
+        """The shortest visibility timeout in seconds."""
+        given = cast("float | dict[str, float]", self.visibility_timeout)
+        return min(given.values()) if isinstance(given, dict) else given
+
+    def lease_of(self, queue: str) -> float:
+        """The visibility timeout of a queue in seconds."""
+        return _of_queue(cast("float | dict[str, float]", self.visibility_timeout), queue, LEASE_S)
+
+    def slots_of(self, queue: str) -> int:
+        """The slots of a queue."""
+        return _of_queue(cast("int | dict[str, int]", self.concurrency), queue, SLOTS)
 
     @property
     def heartbeat(self) -> float:
@@ -240,6 +255,23 @@ def _concurrency(slots: object) -> int | dict[str, int]:
             raise OptionError("concurrency", named, 'names no queue: pass a number, or for example {"default": 10}')
         return {queue: whole(f"concurrency[{queue!r}]", number, most=100_000) for queue, number in named.items()}
     return whole("concurrency", slots, most=100_000)
+
+
+def _leases(given: float | timedelta | Mapping[str, float | timedelta]) -> float | dict[str, float]:
+    if not isinstance(given, Mapping):
+        return positive("visibility_timeout", given, most=86_400)
+    if not given:
+        raise OptionError("visibility_timeout", given, 'names no queue: pass a number, or for example {"default": 30}')
+    return {queue: positive(f"visibility_timeout[{queue!r}]", each, most=86_400) for queue, each in given.items()}
+
+
+def _of_queue(given: N | dict[str, N], queue: str, default: N) -> N:
+    """What was given for a queue: by its name, by the first glob that fits, or for all."""
+    if not isinstance(given, dict):
+        return given
+    if queue in given:
+        return given[queue]
+    return next((each for name, each in given.items() if fnmatch.fnmatchcase(queue, name)), default)
 
 
 def _heartbeat(interval: float | timedelta | None, lease: float) -> float:

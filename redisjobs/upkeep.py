@@ -32,6 +32,8 @@ class Promoter(Service):
         self._lane = lane
         self._cancel = cancel
         self._next_due_s = LOOK_S
+        self.waiting = 0
+        """Entries that no worker had read at the last look."""
 
     def expect(self, delay: float) -> None:
         """A job of this worker's own is due in so many seconds."""
@@ -45,6 +47,7 @@ class Promoter(Service):
             for attempt in self._lane.running_attempts():
                 if attempt.delivery.job_id in asked_for:
                     self._cancel(attempt)
+        self.waiting = promoted.waiting
         due = promoted.next_due_ms
         self._next_due_s = LOOK_S if due is None else min(LOOK_S, max(due, 1) / 1000)
         return promoted.moved

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import logging
 import re
 from collections import Counter
@@ -24,13 +23,12 @@ from redisjobs.logs import event
 from redisjobs.reader import BLOCK_MS
 from redisjobs.runner import Runner
 from redisjobs.serving import Serving
-from redisjobs.settings import WorkerSettings
+from redisjobs.settings import LEASE_S, SLOTS, WorkerSettings
 from redisjobs.upkeep import QueueFinder
 
 LEAVE_S = 1.0
 BURST_LOOK_S = 0.05
 BURST_BLOCK_MS = 200
-SLOTS = 10
 
 log = logging.getLogger("redisjobs.worker")
 
@@ -58,7 +56,7 @@ class Worker(Part):
         *,
         queues: Sequence[str] = ("default",),
         concurrency: int | Mapping[str, int] = SLOTS,
-        visibility_timeout: float | timedelta = 30.0,
+        visibility_timeout: float | timedelta | Mapping[str, float | timedelta] = LEASE_S,
         heartbeat_interval: float | timedelta | None = None,
         drain_grace: float | timedelta = 25.0,
         max_losses: int = 3,
@@ -162,6 +160,7 @@ class Worker(Part):
             "parked": totals["parked"],
             "lost": totals["lost"],
             "last_heartbeat_s": None if beat is None else self.clock.monotonic() - beat,
+            "queue_depth": {name: each.promoter.waiting for name, each in self._servings.items()},
             "failing": sorted(name for name, each in self._servings.items() if each.reader.failures),
         }
 
@@ -207,7 +206,7 @@ class Worker(Part):
         return [serving.lane for serving in list(self._servings.values())]
 
     def _serve(self, queue: str) -> Serving:
-        lane = Lane(queue, self.worker_id, self._slots_of(queue), self.settings.lease)
+        lane = Lane(queue, self.worker_id, self.settings.slots_of(queue), self.settings.lease_of(queue))
         serving = Serving(
             self._broker,
             self._runner,
@@ -226,14 +225,6 @@ class Worker(Part):
         event(log, logging.INFO, "worker.queue_found", queue=queue)
         if self.state == "running":
             self._in_background(serving.start())
-
-    def _slots_of(self, queue: str) -> int:
-        given = self.settings.concurrency
-        if isinstance(given, int):
-            return given
-        if queue in given:
-            return given[queue]
-        return next((slots for name, slots in given.items() if fnmatch.fnmatchcase(queue, name)), SLOTS)
 
     async def _until_nothing_is_left(self) -> None:
         while self.state == "running":

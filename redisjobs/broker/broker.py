@@ -146,10 +146,10 @@ class Broker:
 
     async def promote(self, queue: str, limit: int = 1000) -> Promoted:
         """Move at most `limit` due jobs to their streams, and bury old tombstones."""
-        moved, wait, graves, *cancelled = await self._run(_PROMOTE, queue, limit, GRACE_MS)
+        moved, wait, graves, waiting, *cancelled = await self._run(_PROMOTE, queue, limit, GRACE_MS)
         while graves > 0:
             graves = (await self._run(_BURY, queue, 50, GRACE_MS)) - 49
-        return Promoted(moved, None if wait < 0 else wait, cancelled)
+        return Promoted(moved, None if wait < 0 else wait, cancelled, max(0, waiting))
 
     async def finish(self, queue: str, consumer: str, finishes: Sequence[Finish]) -> list[Answer]:
         """End attempts: a word each: ok, repeat (accepted before), lost (another's by now) or gone (nothing known)."""

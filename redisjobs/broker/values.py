@@ -103,11 +103,13 @@ class Promoted:
     Args:
         next_due_ms: until the next job is due; None: none is.
         cancelled: ids of running jobs whose cancel was asked for.
+        waiting: entries that no worker has read.
     """
 
     moved: int
     next_due_ms: int | None
     cancelled: list[bytes]
+    waiting: int = 0
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 import redis as redis_py
@@ -16,13 +15,6 @@ from redisjobs.errors import OptionError, RedisjobsError, Retry, Snooze
 from redisjobs.worker import Worker
 from tests.support.crew import Crew
 from tests.support.eventually import always, eventually
-
-
-@pytest.fixture
-async def crew(redis_url: str) -> AsyncIterator[Crew]:
-    made = Crew(redis_url)
-    yield made
-    await made.close()
 
 
 async def test_it_runs_what_waits_and_what_comes_later(crew: Crew) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,13 +15,6 @@ from redisjobs.context import Context
 from tests.support.crew import Crew
 from tests.support.eventually import always, eventually
 from tests.support.proxy import Proxy
-
-
-@pytest.fixture
-async def crew(redis_url: str) -> AsyncIterator[Crew]:
-    made = Crew(redis_url)
-    yield made
-    await made.close()
 
 
 def slow_job(crew: Crew, seconds: float = 60) -> list[int]:

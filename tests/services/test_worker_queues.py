@@ -1,0 +1,59 @@
+"""Queues of one worker: each has its own lease, and its depth is known (W1, W5, A09)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from redisjobs.errors import OptionError
+from redisjobs.settings import WorkerSettings
+from tests.support.crew import Crew
+from tests.support.eventually import eventually
+
+
+async def test_a_queue_with_a_short_lease_keeps_it_beside_one_with_a_long_lease(crew: Crew) -> None:
+    ends = time.monotonic() + 5
+
+    @crew.app.job(name="long")
+    async def long() -> None:
+        crew.starts["long"] += 1
+        while time.monotonic() < ends:
+            await asyncio.sleep(0.05)
+
+    for _ in range(2):
+        await crew.start(queues=["short", "patient"], visibility_timeout={"short": 1.5, "patient": 60})
+    await crew.put("long", queue="short")
+    await eventually(lambda: crew.starts["long"] == 1, "it runs")
+    stream = crew.broker.keys.key("short", "ready1")
+
+    async def worst_idle_ms() -> int:
+        pending = await crew.broker.redis.xpending_range(stream, "workers", "-", "+", 1)
+        return int(pending[0]["time_since_delivered"]) if pending else 0
+
+    worst = 0
+    while time.monotonic() < ends:
+        worst = max(worst, await worst_idle_ms())
+        await asyncio.sleep(0)
+    assert worst < 1000, "the remaining lease never falls below a third"
+    assert crew.starts["long"] == 1
+
+
+async def test_the_depth_of_each_queue_is_among_the_figures(crew: Crew) -> None:
+    @crew.app.job(name="wait")
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    await crew.put("wait", 7)
+    worker = await crew.start(concurrency=3)
+    await eventually(lambda: worker.stats()["queue_depth"] == {"default": 4}, "four wait behind three that run")
+
+
+def test_a_lease_of_no_queue_or_a_heartbeat_too_slow_for_the_shortest_lease_is_refused() -> None:
+    with pytest.raises(OptionError, match="names no queue"):
+        WorkerSettings(visibility_timeout={})
+    with pytest.raises(OptionError, match=r"below half of visibility_timeout \(2 s\)"):
+        WorkerSettings(visibility_timeout={"a": 2, "b": 60}, heartbeat_interval=5)
+    settings = WorkerSettings(visibility_timeout={"mail": 2, "m*": 60})
+    assert [settings.lease_of(queue) for queue in ("mail", "mine", "other")] == [2, 60, 30]
