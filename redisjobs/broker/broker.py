@@ -29,6 +29,8 @@ GRACE_MS = 60_000
 """For how long a tombstone stays once its outcome is in Postgres."""
 MOST_AT_ONCE = 500
 """Jobs in one call of a script."""
+MOST_HELD = 20_000
+"""Deliveries of one worker in one band that a recall answers with."""
 LONGEST_BLOCK_MS = 5_000
 
 
@@ -137,7 +139,7 @@ class Broker:
 
     async def recall(self, queue: str, consumer: str, *, lease_ms: int) -> list[Delivery]:
         """Everything that is this consumer's, under the same tokens as before: held, or never heard of."""
-        return taken(queue, await self._run(_RECALL, queue, consumer, lease_ms, MOST_AT_ONCE)).deliveries
+        return taken(queue, await self._run(_RECALL, queue, consumer, lease_ms, MOST_HELD)).deliveries
 
     async def reclaim(self, queue: str, consumer: str, count: int, *, lease_ms: int, max_losses: int) -> list[Delivery]:
         """At most `count` deliveries whose lease has ended. The loss counts; `max_losses` of them are a dead letter."""
