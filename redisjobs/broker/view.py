@@ -16,7 +16,7 @@ Where: TypeAlias = Literal["waiting", "running", "due", "ended"]
 
 TIMEOUT_S = 5.0
 QUEUES_AT_ONCE = 100
-_PARTS = 3 * BANDS + 3
+_PARTS = 3 * BANDS + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,16 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """What Redis holds of a queue: jobs waiting, running and due, and outcomes that are not in Postgres yet."""
+    """What Redis holds of a queue: jobs waiting, running and due.
+
+    Args:
+        settle_lag_s: the age of the oldest outcome that is not in Postgres yet; 0: all are.
+    """
 
     waiting: int = 0
     running: int = 0
     due: int = 0
-    outcomes: int = 0
+    settle_lag_s: float = 0.0
     paused: bool = False
     epoch: str | None = None
     fence: int | None = None
@@ -141,9 +145,22 @@ class View:
                 self._ask(pipeline, queue)
             with in_our_words("XINFO"):
                 replies = pipeline.execute(raise_on_error=False)
-            for at, queue in enumerate(piece):
-                views[queue] = _view(replies[at * _PARTS : (at + 1) * _PARTS])
+            parts = [replies[at * _PARTS : (at + 1) * _PARTS] for at in range(len(piece))]
+            lags = self._settle_lags(piece, parts)
+            views |= {queue: _view(part, lag) for queue, part, lag in zip(piece, parts, lags, strict=True)}
         return views
+
+    def _settle_lags(self, queues: Sequence[str], parts: Sequence[Sequence[Any]]) -> list[float]:
+        """The ages of the oldest outcomes behind the settled positions."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.execute_command("TIME")
+        for queue, (*_, life) in zip(queues, parts, strict=True):
+            settled = (None if isinstance(life, Exception) else life[3]) or b"0-0"
+            pipeline.execute_command("XRANGE", self._keys.key(queue, "outcomes"), b"(" + settled, "+", "COUNT", 1)
+        with in_our_words("XRANGE"):
+            (seconds, micros), *found = pipeline.execute()
+        now_s = int(seconds) + int(micros) / 1e6
+        return [max(0.0, now_s - int(each[0][0].split(b"-")[0]) / 1000) if each else 0.0 for each in found]
 
     def _ask(self, pipeline: Any, queue: str) -> None:
         for stream in self._keys.streams(queue):
@@ -151,8 +168,7 @@ class View:
             pipeline.execute_command("XINFO", "GROUPS", stream)
             pipeline.execute_command("XINFO", "CONSUMERS", stream, "workers")
         pipeline.execute_command("ZCARD", self._keys.key(queue, "due"))
-        pipeline.execute_command("XLEN", self._keys.key(queue, "outcomes"))
-        pipeline.execute_command("HMGET", self._keys.key(queue, "life"), "paused", "epoch", "fence")
+        pipeline.execute_command("HMGET", self._keys.key(queue, "life"), "paused", "epoch", "fence", "settled")
 
     def place(self, queue: str, job_id: bytes) -> Place | None:
         """Where a job of this queue is; None: Redis does not know it."""
@@ -208,7 +224,7 @@ def _job_name(envelope: bytes) -> str | None:
         return None
 
 
-def _view(replies: Sequence[Any]) -> QueueView:
+def _view(replies: Sequence[Any], settle_lag_s: float) -> QueueView:
     """One queue, from its part of the replies; a stream or group that is not there yet answers with an error."""
     length = pending = 0
     consumers: dict[str, Consumer] = {}
@@ -220,13 +236,13 @@ def _view(replies: Sequence[Any]) -> QueueView:
             name, idle_s = member[b"name"].decode(), int(member[b"idle"]) / 1000
             known = consumers.get(name, Consumer(name, 0, idle_s))
             consumers[name] = Consumer(name, known.running + int(member[b"pending"]), min(known.idle_s, idle_s))
-    due, outcomes, life = replies[3 * BANDS :]
-    paused, epoch, fence = life if isinstance(life, list) else (None, None, None)
+    due, life = replies[3 * BANDS :]
+    paused, epoch, fence, _ = (None, None, None, None) if isinstance(life, Exception) else life
     return QueueView(
         waiting=max(0, length - pending),
         running=pending,
         due=_number(due),
-        outcomes=_number(outcomes),
+        settle_lag_s=settle_lag_s,
         paused=paused == b"1",
         epoch=epoch.decode() if epoch else None,
         fence=int(fence) if fence else None,

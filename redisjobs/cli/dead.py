@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -178,7 +179,7 @@ def _pieces(ids: Sequence[UUID], what: str) -> Iterator[Sequence[UUID]]:
     if len(pieces) < 2:
         yield from pieces
         return
-    with click.progressbar(length=len(ids), label=what, file=click.get_text_stream("stderr")) as bar:
+    with click.progressbar(length=len(ids), label=what, file=sys.stderr) as bar:
         for piece in pieces:
             yield piece
             bar.update(len(piece))

@@ -13,7 +13,7 @@ from redisjobs.cli.options import given, store_options
 from redisjobs.cli.relay import relaying
 from redisjobs.cli.worker import conclude, find_app, names, slots
 from redisjobs.embedded import Embedded, Servers
-from redisjobs.settings import RelaySettings, Settings
+from redisjobs.settings import RelaySettings
 from redisjobs.worker import Worker
 
 GRACE_S = 5.0
@@ -70,7 +70,6 @@ def dev(
     with Embedded(data, database_url=known.database_url, redis_url=known.redis_url) as servers:
         _name(servers)
         found = find_app(place or app)
-        found.settings = _stores(found.settings, servers, known)
         for step in migrations.migrate(found.settings.need_database_url(), found.settings.schema):
             click.echo(f"applied {step}", err=True)
         made = Worker(found, queues=queues, concurrency=concurrency, drain_grace=GRACE_S)
@@ -82,14 +81,6 @@ async def _serve(made: Worker) -> int:
     async with relaying(made.app.settings, RelaySettings()):
         receipt = await made.run()
     return conclude(receipt)
-
-
-def _stores(settings: Settings, servers: Servers, known: Settings) -> Settings:
-    """What the app says itself comes first, then the servers started here."""
-    return Settings(
-        settings.database_url or servers.database_url, settings.redis_url or servers.redis_url,
-        settings.schema, known.prefix if settings.prefix == "rj" else settings.prefix,
-    )  # fmt: skip
 
 
 def _name(servers: Servers) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import IO, Any
 
 import click
@@ -28,7 +28,7 @@ class Fault(click.ClickException):
 
 
 @contextlib.contextmanager
-def in_exit_codes() -> Iterator[None]:
+def in_exit_codes() -> Generator[None]:
     """Turns the errors of the library into texts and exit codes: once, here."""
     try:
         yield

@@ -110,8 +110,8 @@ def cancel_jobs(*, wanted: tuple[UUID, ...], as_json: bool) -> None:
 def unknown(wanted: UUID) -> str:
     """What is said of an id that Postgres does not know."""
     return (
-        f"job {wanted} is not known in this database: its transaction rolled back, it ended longer ago than the relay's "
-        "--retention, or it is in another database or --schema."
+        f"job {wanted} is not known in this database: its transaction rolled back, it ended longer ago than the "
+        "relay's --retention, or it is in another database or --schema."
     )
 
 

@@ -12,7 +12,10 @@ from typing import Any
 from redisjobs.context import current
 
 _COLOURS = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
-_WORKER_PARTS = frozenset({"worker", "runner", "reader", "batcher", "heartbeat", "lane", "upkeep", "drain", "sweeper"})
+_WORKER_PARTS = frozenset(
+    {"worker", "attempt", "runner", "reader", "batcher", "heartbeat", "lane", "upkeep", "drain", "sweeper"}
+)
+_LIBRARIES = frozenset({"psycopg", "redis", "asyncio"})
 _RELAY_PARTS = frozenset({"relay", "publisher", "settler", "recovery", "leases", "memory", "wakeup"})
 
 
@@ -27,12 +30,13 @@ def set_up(level: str, form: str) -> None:
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 
-def role_of(logger: str) -> str:
+def role_of(record: logging.LogRecord) -> str:
     """Which part of redisjobs speaks, or `app`."""
-    package, _, rest = logger.partition(".")
+    package, _, rest = record.name.partition(".")
     if package != "redisjobs":
-        return "app"
-    part = rest.partition(".")[0]
+        return package if package in _LIBRARIES else "app"
+    fields: dict[str, Any] = getattr(record, "fields", None) or {}
+    part = str(fields.get("part", "")).partition(" ")[0] if rest == "service" else rest.partition(".")[0]
     if part in _RELAY_PARTS:
         return "relay"
     return "worker" if part in _WORKER_PARTS else part or "redisjobs"
@@ -66,7 +70,7 @@ class Text(logging.Formatter):
         if self._colours:
             level = f"\x1b[{_COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
         attempt = "".join(f" {name}={value}" for name, value in _of_attempt(record).items())
-        line = f"{at:%H:%M:%S}.{int(record.msecs):03} {level} {role_of(record.name):<7} {record.getMessage()}{attempt}"
+        line = f"{at:%H:%M:%S}.{int(record.msecs):03} {level} {role_of(record):<7} {record.getMessage()}{attempt}"
         return f"{line}\n{_trace(record)}" if record.exc_info else line
 
 
@@ -78,10 +82,10 @@ class Json(logging.Formatter):
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"time": at, "level": record.levelname.lower(), "logger": record.name}
         event = getattr(record, "event", None)
-        fields = getattr(record, "fields", None)
+        fields: dict[str, Any] = getattr(record, "fields", None) or {}
         line |= {"event": event} if event else {"message": record.getMessage()}
-        told = {name: value for name, value in (fields or {}).items() if value is not None}
-        line = told | _of_attempt(record) | line
+        told = {name: value for name, value in fields.items() if value is not None}
+        line = {**told, **_of_attempt(record), **line}
         if record.exc_info:
             line["exception"] = _trace(record)
         return json.dumps(line, default=str, ensure_ascii=False)

@@ -72,12 +72,12 @@ def _shared(*names: str, autoenv: bool = True, **options: Any) -> Callable[[Func
 _LEVELS = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)
 _FORMATS = click.Choice(["text", "json"], case_sensitive=False)
 _DATABASE_HELP = "Postgres; else REDISJOBS_DATABASE_URL, DATABASE_URL."
-_PASSWORD_HELP = "Apart from its URL, as it is. Others here can read options: REDISJOBS_DATABASE_PASSWORD is better."
+_APART = "Apart from its URL, as it is. Others here can read options: REDISJOBS_DATABASE_PASSWORD is better."
 _STORES = (
     # their environment is read by the settings, below what an app says about itself
     _shared("--database-url", metavar="URL", autoenv=False, help=_DATABASE_HELP),
     _shared("--redis-url", metavar="URL", autoenv=False, help="Redis; else REDISJOBS_REDIS_URL, REDIS_URL."),
-    _shared("--database-password", metavar="TEXT", autoenv=False, help=_PASSWORD_HELP),
+    _shared("--database-password", metavar="TEXT", autoenv=False, help=_APART),
     _shared("--redis-password", metavar="TEXT", autoenv=False, help="Likewise; or REDISJOBS_REDIS_PASSWORD."),
     _shared("--schema", metavar="NAME", help="The Postgres schema of the tables (redisjobs)."),
     _shared("--prefix", metavar="TEXT", help="What every Redis key begins with (rj)."),

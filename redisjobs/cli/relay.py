@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import click
 
@@ -87,7 +87,7 @@ async def _serve(stores: Settings, settings: RelaySettings) -> int:
 
 
 @contextlib.asynccontextmanager
-async def relaying(stores: Settings, settings: RelaySettings) -> AsyncIterator[Relay]:
+async def relaying(stores: Settings, settings: RelaySettings) -> AsyncGenerator[Relay]:
     """A relay that runs inside the block."""
     redis, database = connect(stores.need_redis_url()), Database(stores.need_database_url())
     name = f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"

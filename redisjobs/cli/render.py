@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import click
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -41,7 +42,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], title: str |
         made.add_column(header, justify="right" if numbers else "left", no_wrap=header == "id", overflow="fold")
     for row in listed:
         made.add_row(*(cell(value) for value in row))
-    _console().print(made)
+    _print(made)
 
 
 def facts(pairs: Mapping[str, object]) -> None:
@@ -52,12 +53,12 @@ def facts(pairs: Mapping[str, object]) -> None:
     for name, value in pairs.items():
         if value is not None and value != "":
             made.add_row(name, cell(value))
-    _console().print(made)
+    _print(made)
 
 
 def heading(text: str) -> None:
     """Print what the next lines are about."""
-    _console().print(Text(printable(text), style="bold"))
+    _print(Text(printable(text), style="bold"))
 
 
 def cell(value: object) -> Text:
@@ -92,5 +93,11 @@ def short(text: str | None, most: int = 100) -> str | None:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _console() -> Console:
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
+def _print(made: RenderableType) -> None:
+    """On a terminal as wide as it is, with colours; else plain, and without spaces at the ends of lines."""
+    if sys.stdout.isatty():
+        Console(file=sys.stdout, highlight=False).print(made)
+        return
+    text = io.StringIO()
+    Console(file=text, width=PIPE_WIDTH, highlight=False).print(made)
+    click.echo("\n".join(line.rstrip() for line in text.getvalue().splitlines()))

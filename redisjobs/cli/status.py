@@ -98,9 +98,9 @@ def document(report: Report) -> dict[str, Any]:
     errors = {name: str(error) for name, error in report.errors.items()}
     return {
         "postgres": {
-            "reachable": "postgres" not in errors, "url": redact(settings.need_database_url()), "version": report.postgres,
-            "standby": report.standby, "schema": settings.schema, "missing_migrations": report.missing,
-            "error": errors.get("postgres"),
+            "reachable": "postgres" not in errors, "url": redact(settings.need_database_url()),
+            "version": report.postgres, "standby": report.standby, "schema": settings.schema,
+            "missing_migrations": report.missing, "error": errors.get("postgres"),
         },
         "redis": {
             "reachable": "redis" not in errors, "url": redact(settings.need_redis_url()), "prefix": settings.prefix,
@@ -122,12 +122,12 @@ def queue_document(name: str, line: QueueLine | None, view: QueueView | None) ->
         "dead": line and line.dead,
         "finished": line and line.finished,
         "oldest_s": line and line.oldest_s,
-        "relay_lag_s": line and (line.oldest_staged_s or 0.0),
+        "publish_lag_s": line and (line.oldest_staged_s or 0.0),
         "failing": line and line.failing,
         "waiting": view and view.waiting,
         "running": view and view.running,
         "due": view and view.due,
-        "outcomes": view and view.outcomes,
+        "settle_lag_s": view and view.settle_lag_s,
         "consumers": view and view.consumers,
     }
 
@@ -149,7 +149,8 @@ def show(report: Report) -> None:
         "dead",
         "finished",
         "oldest",
-        "relay lag",
+        "publish lag",
+        "settle lag",
         "relay",
         "",
     ]
@@ -182,6 +183,7 @@ def _row(name: str, line: QueueLine | None, view: QueueView | None) -> list[obje
         line and line.finished,
         render.age(line.oldest_s) if line else None,
         render.age(line.oldest_staged_s or 0.0) if line else None,
+        render.age(view.settle_lag_s) if view else None,
         relay,
         ", ".join((["PAUSED"] if paused else []) + (["FAILING"] if line and line.failing else []) + notes),
     ]

@@ -15,10 +15,10 @@ named AS (
     UNION SELECT queue FROM finished)
 SELECT n.queue, q.holder, q.token, coalesce(q.paused, false) AS paused, q.failing, q.epoch,
        CASE WHEN q.holder IS NOT NULL AND isfinite(q.lease_until)
-            THEN date_part('epoch', q.lease_until - clock_timestamp()) END AS lease_left_s,
+            THEN date_part('epoch', q.lease_until - now()) END AS lease_left_s,
        coalesce((SELECT jsonb_object_agg(l.state, l.n) FROM live l WHERE l.queue = n.queue), '{}') AS states,
-       (SELECT date_part('epoch', clock_timestamp() - min(l.oldest)) FROM live l WHERE l.queue = n.queue) AS oldest_s,
-       (SELECT date_part('epoch', clock_timestamp() - l.oldest) FROM live l
+       (SELECT date_part('epoch', now() - min(l.oldest)) FROM live l WHERE l.queue = n.queue) AS oldest_s,
+       (SELECT date_part('epoch', now() - l.oldest) FROM live l
         WHERE l.queue = n.queue AND l.state = 'staged') AS oldest_staged_s,
        coalesce(d.n, 0) AS dead, coalesce(f.n, 0) AS finished
 FROM named n
