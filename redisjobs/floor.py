@@ -54,9 +54,13 @@ class Floor:
 
     Usage: read behind `seq`; ask `must_read_again` with the snapshot of that read before anything is published; then
     tell `passed` what was done.
+
+    Args:
+        walk_at: monotonic seconds of the next read from the beginning, which the reader sees to.
     """
 
     seq: int = 0
+    walk_at: float = 0.0
     _steps: list[Step] = field(default_factory=list[Step])
     _late: dict[int, int] = field(default_factory=dict[int, int])
 

@@ -34,6 +34,7 @@ class Hold:
         opened: its token is the fence in Redis, and Redis is in the life `epoch`.
         unsure: a call had an unknown end: a new token is needed before the next.
         failing: the row that stops the queue, and why; named in Postgres. said_at: when it was logged.
+        must_find: Postgres has seen staged rows: a pass that finds none has its floor too high.
         taken_back: id up to which an unfinished recovery has come; None: there is none.
     """
 
@@ -48,6 +49,7 @@ class Hold:
     unsure: bool = False
     failing: str = ""
     said_at: float = 0.0
+    must_find: bool = False
     taken_back: str | None = None
     floor: Floor = field(default_factory=Floor)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -162,10 +164,13 @@ class Leases:
         self.held.clear()
         await self._database.change("let go of queues", self._sql.let_go, {"relay": self._relay})
 
-    async def with_work(self, horizon: float) -> list[str]:
-        """The queues in which Postgres has something to do, held or not."""
+    async def with_work(self, horizon: float) -> set[str]:
+        """The queues in which Postgres has something to do, held or not; holds hear of their staged rows."""
         rows = await self._database.run("look for work", self._sql.with_work, {"horizon": horizon})
-        return [queue for (queue,) in rows]
+        for queue, staged in rows:
+            if staged and queue in self.held:
+                self.held[queue].must_find = True
+        return {queue for queue, _ in rows}
 
     async def fall_asleep(self, hold: Hold) -> int | None:
         """Have producers notify from now on. Answers the transaction behind which none can have missed it."""

@@ -30,6 +30,8 @@ log = logging.getLogger("redisjobs.publisher")
 CANCELS_AT_ONCE = 500
 PIECE_BYTES = 1_000_000
 """What goes to Redis in one call, unless a single row is larger."""
+WALK_S = 60.0
+"""Between two reads from the beginning: should a floor ever be too high, nothing stays below it for longer."""
 SAY_AGAIN_S = 30.0
 """Between two log lines on one and the same failing row."""
 
@@ -138,6 +140,11 @@ class Publisher:
         return far and row.idempotency_key is None and not row.cancel_requested
 
     async def _read(self, hold: Hold) -> tuple[list[StagedRow], Snapshot]:
+        now, must_find = self._clock.monotonic(), hold.must_find
+        hold.must_find = False
+        if now >= hold.floor.walk_at:
+            hold.floor.reset()
+            hold.floor.walk_at = now + WALK_S
         while True:
             async with self._database.transaction("read staged rows", snapshot=True) as connection:
                 seen = Snapshot.read((await fetch(connection, self._sql.snapshot))[0][0])
@@ -145,6 +152,9 @@ class Publisher:
                     continue
                 parameters = {"queue": hold.queue, "floor": hold.floor.seq, "limit": self._batch_size}
                 rows = await fetch(connection, self._sql.batch, parameters)
+            if must_find and not rows and hold.floor.seq:
+                hold.floor.reset()
+                continue
             return [StagedRow._make(row) for row in rows], seen
 
     async def _publish(self, hold: Hold, rows: Sequence[StagedRow], done: Pass) -> None:

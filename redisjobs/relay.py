@@ -182,7 +182,7 @@ class Relay(Service):
         if self._is_due("dirty", pause):
             await self._find_outcomes()
         if self._strangers or self._is_due("look", pause):
-            found, began = self._strangers | set(await self.leases.with_work(self.settings.horizon_s)), now
+            found, began = self._strangers | await self.leases.with_work(self.settings.horizon_s), now
             self._strangers.clear()
             await self._take(found)
             # a look costs little, unless an old snapshot keeps dead rows in the index: then it is taken less often

@@ -42,17 +42,17 @@ UPDATE redisjobs.queues SET asleep = false WHERE queue = %(queue)s AND token = %
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 
 -- name: with_work
--- the queues with staged rows, by a skip scan of the partial index
+-- the queues with staged rows, by a skip scan of the partial index, and those with other work
 WITH RECURSIVE found AS (
     (SELECT queue FROM redisjobs.outbox WHERE state = 'staged' ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT o.queue FROM redisjobs.outbox o WHERE o.state = 'staged' AND o.queue > found.queue
             ORDER BY o.queue LIMIT 1)
     FROM found WHERE found.queue IS NOT NULL)
-SELECT queue FROM found WHERE queue IS NOT NULL
-UNION
-SELECT DISTINCT queue FROM redisjobs.outbox WHERE cancel_requested
-UNION
-SELECT queue FROM (SELECT DISTINCT queue FROM redisjobs.queues) q
+SELECT queue, true FROM found WHERE queue IS NOT NULL
+UNION ALL
+SELECT DISTINCT queue, false FROM redisjobs.outbox WHERE cancel_requested
+UNION ALL
+SELECT queue, false FROM (SELECT DISTINCT queue FROM redisjobs.queues) q
 WHERE EXISTS (SELECT FROM redisjobs.outbox o WHERE o.queue = q.queue AND o.state = 'deferred'
               AND o.run_at < clock_timestamp() + make_interval(secs => %(horizon)s));

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import redis
+
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.envelope import Envelope
 from redisjobs.base.postgres import Database
@@ -136,3 +138,9 @@ def job_of(delivery: Delivery) -> UUID:
 
 def envelope_of(delivery: Delivery) -> Envelope:
     return Envelope.unpack(delivery.body)
+
+
+def in_line(client: redis.Redis, queue: str = "default", band: int = 1) -> list[UUID]:
+    """The jobs of a band's stream, in their order."""
+    entries: Any = client.xrange(f"rj:{{{queue}}}:ready:{band}")
+    return [UUID(bytes=fields[b"j"]) for _, fields in entries]

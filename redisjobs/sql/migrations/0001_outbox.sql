@@ -107,7 +107,7 @@ CREATE INDEX outbox_deferred ON redisjobs.outbox (queue, run_at) WHERE state = '
 CREATE INDEX outbox_cancels ON redisjobs.outbox (queue, id) WHERE cancel_requested;
 
 CREATE TABLE redisjobs.queues (
-    queue text PRIMARY KEY CHECK (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$'),
+    queue text PRIMARY KEY CHECK (char_length(queue) <= 128 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
     holder text,
     token bigint NOT NULL DEFAULT 0,
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
