@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeAlias, cast
 
+import hiredis
 import redis as sync_redis
 import redis.asyncio as async_redis
 from redis import exceptions
@@ -27,6 +29,14 @@ _LATER = (
     "UNBLOCKED",
 )  # fmt: skip
 """What Redis answers while it cannot, rather than will not, do it."""
+_LATER_ERRORS = (
+    exceptions.ReadOnlyError,
+    exceptions.OutOfMemoryError,
+    exceptions.MasterDownError,
+    exceptions.ClusterDownError,
+    exceptions.TryAgainError,
+)
+"""Likewise, where the client has taken the first word off the text."""
 
 
 def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> async_redis.Redis:
@@ -39,7 +49,23 @@ def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | Non
         client: async_redis.Redis = cast("Any", async_redis.Redis).from_url(
             check_url("redis_url", url, REDIS), retry=AsyncRetry(NoBackoff(), 0), **_options(url, timeout, password)
         )
+    pool: Any = client.connection_pool
+    pool.connection_class = _packing(pool.connection_class)
     return client
+
+
+@cache
+def _packing(connection: Any) -> Any:
+    """This class of connections, with calls of scripts packed in one go.
+
+    redis-py packs value by value, and for the thousands of a batch that takes as long as Redis takes for the batch.
+    """
+    pack_one_by_one, pack = connection.pack_command, cast("Any", hiredis).pack_command
+
+    def pack_command(self: Any, *args: Any) -> Any:
+        return [pack(args)] if args[0] == "EVALSHA" else pack_one_by_one(self, *args)
+
+    return type(f"Packing{connection.__name__}", (connection,), {"pack_command": pack_command})
 
 
 def connect_sync(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> sync_redis.Redis:
@@ -83,7 +109,7 @@ def in_our_words(command: str) -> Generator[None]:
         raise BrokerUnavailable(f"Redis does not answer {command}: {str(error) or type(error).__name__}") from error
     except exceptions.RedisError as error:
         text = str(error)
-        if isinstance(error, exceptions.ReadOnlyError) or any(word in text for word in _LATER):
+        if isinstance(error, _LATER_ERRORS) or any(word in text for word in _LATER):
             raise BrokerUnavailable(f"Redis cannot do {command} now: {text}") from error
         if "NOPERM" in text or "ACL" in text:
             raise StoreRefused(
