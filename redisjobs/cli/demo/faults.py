@@ -89,6 +89,7 @@ class Director:
     async def _empty(self) -> None:
         redis = connect(self._settings.need_redis_url())
         try:
+            await command(redis, "PING")  # the connection is open before the clock is read
             if self._flush:
                 await self._note("emptied", command(redis, "FLUSHALL"))
                 self._tell("FLUSHALL: all that Redis held is gone")

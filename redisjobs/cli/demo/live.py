@@ -24,7 +24,7 @@ class Live:
     """Redraws one panel."""
 
     def __init__(self, console: Console) -> None:
-        self._live = RichLive(console=console, auto_refresh=False, transient=True)
+        self._live = RichLive(console=console, auto_refresh=False)
         self._began = time.monotonic()
         self._said: deque[tuple[float, str]] = deque(maxlen=LINES)
         self._seen: deque[Progress] = deque([Progress()])

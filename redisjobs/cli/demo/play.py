@@ -17,7 +17,9 @@ from redisjobs.cli.demo.together import together
 from redisjobs.settings import Settings
 
 SELLING_S = 8.0
-"""How long the shop is open, as far as its clerks keep up."""
+"""How long the shop is open, as far as its clerks keep up; less for a calm one with few orders."""
+CALM_PACE = 100.0
+"""Sales a second, at least."""
 LEASE_S = 4.0
 """Short, so that the jobs of a killed worker are soon run by another one."""
 LOOK_S = 0.2
@@ -44,6 +46,11 @@ class Scene:
         """The orders that will commit."""
         return sum(not sale.declined for sale in self.sales)
 
+    @property
+    def pace(self) -> float:
+        """Sales a second."""
+        return max(len(self.sales) / SELLING_S, CALM_PACE if self.calm else 0.0)
+
 
 async def play(scene: Scene, screen: Screen) -> Verdict:
     """Play it; the verdict of its ledger. Whatever was started has ended then.
@@ -67,7 +74,7 @@ class _Play:
         self._screen = screen
         self._ledger = ledger
         self._crew = crew
-        self._shop = Shop(scene.settings, scene.sales, len(scene.sales) / SELLING_S)
+        self._shop = Shop(scene.settings, scene.sales, scene.pace)
         self._director = Director(scene.settings, crew, ledger, self._reached, screen.tell, flush=scene.flush)
 
     async def run(self) -> Verdict:
