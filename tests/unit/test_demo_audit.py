@@ -42,9 +42,10 @@ def test_an_order_whose_mail_returned_is_done():
 
 
 def test_an_order_whose_last_attempt_raised_is_dead_and_its_attempts_are_retries():
-    attempts = [run(100 * n, 100 * n + 9, "raised", attempt=n) for n in range(1, MAX_ATTEMPTS + 1)]
+    numbers = range(1, MAX_ATTEMPTS + 1)
+    entries = [entry for n in numbers for entry in run(100 * n, 100 * n + 9, "raised", attempt=n)]
 
-    verdict = judge({1}, {1: AT}, sum(attempts, []), [])
+    verdict = judge({1}, {1: AT}, entries, [])
 
     assert (verdict.done, verdict.dead, verdict.retried, verdict.holds) == (0, 1, MAX_ATTEMPTS - 1, True)
 

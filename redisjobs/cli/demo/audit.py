@@ -103,12 +103,16 @@ def judge(
     for of_order in runs.values():
         _look_at_starts(of_order, faults, verdict)
     verdict.latencies_ms.sort()
-    if len(sent_ns) > 1:
-        verdict.pace = len(sent_ns) * 1e9 / (max(sent_ns.values()) - min(sent_ns.values()))
+    verdict.pace = _pace(sent_ns.values())
     ends = [run.ended_ns for of_order in runs.values() for run in of_order if run.ended_ns]
     if ends and sent_ns:
         verdict.seconds = (max(ends) - min(sent_ns.values())) / 1e9
     return verdict
+
+
+def _pace(sent_ns: Collection[int]) -> float:
+    span_ns = max(sent_ns, default=0) - min(sent_ns, default=0)
+    return len(sent_ns) * 1e9 / span_ns if span_ns else 0.0
 
 
 def runs_of(entries: Iterable[Entry]) -> dict[int, list[Run]]:
