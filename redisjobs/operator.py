@@ -9,11 +9,13 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import class_row
 
 from redisjobs.base import statements
 from redisjobs.base.postgres import in_our_words, options
 from redisjobs.base.urls import POSTGRES, check_url
+from redisjobs.errors import ConfigurationError
 
 _NAMES = (
     "server", "queues", "jobs", "job", "cancel", "dead_letters", "dead_ids", "redrive", "purge", "arguments",
@@ -141,6 +143,21 @@ class DeadFilter:
     def parameters(self) -> dict[str, Any]:
         """What the statements read."""
         return {"ids": list(self.ids) or None, "queue": self.queue, "job": self.job, "error": self.error}
+
+
+def check_readable(url: str) -> None:
+    """Return if libpq can read this URL or DSN; nothing is connected.
+
+    Raises:
+        ConfigurationError: it cannot. What it says about it may hold a piece of a password, so that is left out.
+    """
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "database_url cannot be read: it has an option that libpq does not know, or a value that must be quoted, "
+            "as in password='a b'; or give the password by itself, in REDISJOBS_DATABASE_PASSWORD"
+        ) from None
 
 
 class Operator:

@@ -11,6 +11,7 @@ from uuid import UUID
 import click
 
 from redisjobs.cli import logging
+from redisjobs.operator import check_readable
 from redisjobs.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,7 +40,7 @@ class Given:
             ConfigurationError: a URL or name that cannot work.
         """
         known = known or Settings()
-        return Settings.load(
+        settings = Settings.load(
             database_url=self.database_url or known.database_url,
             redis_url=self.redis_url or known.redis_url,
             database_password=self.database_password,
@@ -47,6 +48,9 @@ class Given:
             schema=self.schema or known.schema,
             prefix=self.prefix or known.prefix,
         )
+        if settings.database_url is not None:
+            check_readable(settings.database_url)
+        return settings
 
     def set_up_logs(self) -> None:
         """Send logs to stderr, in the form asked for."""

@@ -18,6 +18,8 @@ from rich.text import Text
 
 PIPE_WIDTH = 250
 """Columns where no terminal tells its own: nothing is cut for `grep`."""
+WHOLE = frozenset({"id", "staged", "ended", "died"})
+"""Columns whose values are never broken over two lines."""
 
 
 def as_json(document: Any) -> None:
@@ -35,11 +37,13 @@ def _plain(value: object) -> object:
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Print a table; numbers stand right, an id is never broken."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", show_edge=False)
+    made = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left", show_edge=False
+    )
     listed = [list(row) for row in rows]
     for at, header in enumerate(headers):
         numbers = bool(listed) and all(isinstance(row[at], int | float) or row[at] is None for row in listed)
-        made.add_column(header, justify="right" if numbers else "left", no_wrap=header == "id", overflow="fold")
+        made.add_column(header, justify="right" if numbers else "left", no_wrap=header in WHOLE, overflow="fold")
     for row in listed:
         made.add_row(*(cell(value) for value in row))
     _print(made)

@@ -76,6 +76,14 @@ def test_a_raw_password_in_a_url_is_refused_and_no_part_of_it_is_shown():
     assert not any(part in told for part in ("p@ss", "ss/w", "#%+"))
 
 
+@pytest.mark.parametrize("url", ["host=h password=hush hash", "postgresql://me:hush@h/d?nosuch=hush"])
+def test_a_database_url_that_libpq_cannot_read_is_refused_without_showing_it(url: str):
+    told = redisjobs("migrate", "--database-url", url, code=78).stderr
+
+    assert "database_url cannot be read" in told
+    assert not any(part in told for part in ("hush", "hash"))
+
+
 def test_the_schema_may_be_given_before_or_behind_the_command_or_in_the_environment():
     wanted = 'CREATE TABLE "other".outbox'
 
