@@ -10,8 +10,7 @@ from importlib.resources import files
 import psycopg
 
 from redisjobs.base import statements
-from redisjobs.base.postgres import in_our_words, options
-from redisjobs.base.urls import POSTGRES, check_url
+from redisjobs.base.postgres import check_database_url, in_our_words, options
 from redisjobs.errors import ConfigurationError
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -61,7 +60,7 @@ def migrate(url: str, schema: str = statements.SCHEMA) -> list[str]:
         StoreRefused: a right is missing.
     """
     applied: list[str] = []
-    with in_our_words("migrate"), psycopg.connect(check_url("database_url", url, POSTGRES), **options()) as connection:
+    with in_our_words("migrate"), psycopg.connect(check_database_url(url), **options()) as connection:
         for step in migrations(schema):
             with connection.transaction():
                 connection.execute(
@@ -83,7 +82,7 @@ def missing(url: str, schema: str = statements.SCHEMA) -> list[str]:
     """
     with (
         in_our_words("look at migrations"),
-        psycopg.connect(check_url("database_url", url, POSTGRES), **options()) as connection,
+        psycopg.connect(check_database_url(url), **options()) as connection,
     ):
         known = _known(connection, schema)
     return [f"{step.version:04} {step.name}" for step in migrations(schema) if step.version not in known]

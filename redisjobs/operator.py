@@ -9,12 +9,10 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import class_row
 
 from redisjobs.base import statements
-from redisjobs.base.postgres import in_our_words, options
-from redisjobs.base.urls import POSTGRES, check_url
+from redisjobs.base.postgres import check_database_url, in_our_words, options
 from redisjobs.errors import ConfigurationError
 
 _NAMES = (
@@ -145,21 +143,6 @@ class DeadFilter:
         return {"ids": list(self.ids) or None, "queue": self.queue, "job": self.job, "error": self.error}
 
 
-def check_readable(url: str) -> None:
-    """Return if libpq can read this URL or DSN; nothing is connected.
-
-    Raises:
-        ConfigurationError: it cannot. What it says about it may hold a piece of a password, so that is left out.
-    """
-    try:
-        conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        raise ConfigurationError(
-            "database_url cannot be read: it has an option that libpq does not know, or a value that must be quoted, "
-            "as in password='a b'; or give the password by itself, in REDISJOBS_DATABASE_PASSWORD"
-        ) from None
-
-
 class Operator:
     """Asks and acts, over one connection; every call is a transaction of its own.
 
@@ -172,7 +155,7 @@ class Operator:
     def __init__(self, url: str, schema: str = statements.SCHEMA) -> None:
         self._sql = statements.load("operator", schema).require(*_NAMES)
         with in_our_words("connect"):
-            self._connection = psycopg.connect(check_url("database_url", url, POSTGRES), **options())
+            self._connection = psycopg.connect(check_database_url(url), **options())
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from redisjobs.logs import event
 
 BLOCK_MS = 5000
 PAUSED_S = 1.0
+CANCEL_AGAIN_S = 0.1
 READ_SHARE = 3
 """A read asks for this part of the slots: while Redis hands out one part, the bodies of another run."""
 SMALLEST_READ = 16
@@ -148,13 +149,18 @@ class Reader(Service):
             self._waiting.cancel()
             self._waiting = None
 
+    async def _cut_off(self) -> None:
+        """End the wait; a client that is just connecting may swallow a cancel, so ask until it has ended."""
+        while (waiting := self._waiting) is not None and not waiting.done():
+            waiting.cancel()
+            await asyncio.wait({waiting}, timeout=CANCEL_AGAIN_S)
+
     def _pause(self, did: int) -> float:
         return 0.0
 
     async def _close(self) -> None:
         self._lane.freed.set()
-        if self._waiting is not None:
-            self._waiting.cancel()
+        await self._cut_off()
         await super()._close()
         if self._lane.unsure or self._open_wait:
             try:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import psycopg
 import psycopg_pool
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from redisjobs.base.urls import POSTGRES, check_url
 from redisjobs.errors import ConfigurationError, DatabaseUnavailable, StoreRefused
@@ -74,6 +75,22 @@ def in_our_words(what: str) -> Generator[None, None, None]:
         raise StoreRefused(f"{what}: Postgres refuses: {str(error).strip()}") from error
 
 
+def check_database_url(url: str) -> str:
+    """The URL or DSN, if it can be connected to as it is meant; nothing is connected.
+
+    Raises:
+        ConfigurationError: it cannot. What it says about it may hold a piece of a password, so that is left out.
+    """
+    try:
+        conninfo_to_dict(check_url("database_url", url, POSTGRES))
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "database_url cannot be read: it has an option that libpq does not know, or a value that must be quoted, "
+            "as in password='a b'; or give the password by itself, in REDISJOBS_DATABASE_PASSWORD"
+        ) from None
+    return url
+
+
 class Database:
     """A few connections that open again by themselves after an outage.
 
@@ -83,7 +100,7 @@ class Database:
     """
 
     def __init__(self, url: str, *, size: int = 3) -> None:
-        self.url = check_url("database_url", url, POSTGRES)
+        self.url = check_database_url(url)
         self._pool: psycopg_pool.AsyncConnectionPool[Connection] | None = None
         self._size = size
 

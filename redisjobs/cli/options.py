@@ -11,7 +11,7 @@ from uuid import UUID
 import click
 
 from redisjobs.cli import logging
-from redisjobs.operator import check_readable
+from redisjobs.base.postgres import check_database_url
 from redisjobs.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -49,7 +49,7 @@ class Given:
             prefix=self.prefix or known.prefix,
         )
         if settings.database_url is not None:
-            check_readable(settings.database_url)
+            check_database_url(settings.database_url)
         return settings
 
     def set_up_logs(self) -> None:

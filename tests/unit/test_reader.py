@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import cast
+
+import pytest
 
 from redisjobs.broker import Broker, Delivery, Entry, Finish
 from redisjobs.errors import BrokerUnavailable
@@ -184,3 +187,19 @@ def test_a_lane_never_promises_a_slot_twice() -> None:
     with lane.reserve(7) as first, lane.reserve(7) as second, lane.reserve(7) as third:
         assert (first, second, third) == (7, 3, 0)
     assert lane.free == 10
+
+
+async def test_a_client_that_swallows_one_cancel_does_not_hold_the_stop_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup()
+    deaf = setup.broker.wait
+
+    async def swallows_once(queue: str, consumer: str, block_ms: int) -> list[Entry]:
+        with contextlib.suppress(asyncio.CancelledError):
+            return await deaf(queue, consumer, block_ms)
+        return await deaf(queue, consumer, block_ms)
+
+    monkeypatch.setattr(setup.broker, "wait", swallows_once)
+    await setup.reader.start()
+    await settle()
+    await asyncio.wait_for(setup.reader.stop(), 2.0)
+    assert setup.reader.state == "stopped"
