@@ -11,6 +11,9 @@ from redisjobs.base.durations import Duration, optional
 from redisjobs.call import check_job, check_max_attempts, check_priority, check_queue
 from redisjobs.errors import OptionError
 
+LONGEST_KEPT_S = 366 * 86_400.0
+"""How long an ended job or its result can be kept."""
+
 Errors = type[BaseException] | Sequence[type[BaseException]]
 
 
@@ -25,8 +28,8 @@ class Declaration:
         give_up_on: these errors never are.
         timeout: of each attempt; None: none.
         priority: of calls that name none, -100 to 100.
-        result_ttl: how long the result is kept for `handle.result()`; None: not at all.
-        retention: how long the finished job stays visible; None: as long as the relay keeps all.
+        result_ttl: how long the result is kept for `handle.result()`, at most 366 days; None: not at all.
+        retention: how long the finished job stays visible, at most 366 days; None: as long as the relay keeps all.
 
     Raises:
         OptionError: an option out of its range.
@@ -51,8 +54,9 @@ class Declaration:
         self._put("retry", check_retry(self.retry))
         self._put("retry_on", _errors("retry_on", self.retry_on))
         self._put("give_up_on", _errors("give_up_on", self.give_up_on))
-        for option in ("timeout", "result_ttl", "retention"):
-            self._put(option, optional(option, getattr(self, option)))
+        self._put("timeout", optional("timeout", self.timeout))
+        for option in ("result_ttl", "retention"):
+            self._put(option, optional(option, getattr(self, option), most=LONGEST_KEPT_S))
 
     def _put(self, option: str, value: object) -> None:
         object.__setattr__(self, option, value)
@@ -86,6 +90,11 @@ class Declaration:
     def retention_s(self) -> float | None:
         """The time for which the finished job stays visible, in seconds."""
         return cast("float | None", self.retention)
+
+    @property
+    def keep_s(self) -> float | None:
+        """The time for which the ended job is kept, with its result: the longer of retention and result_ttl."""
+        return max((each for each in (self.retention_s, self.result_ttl_s) if each is not None), default=None)
 
 
 def _errors(name: str, errors: Errors) -> tuple[type[BaseException], ...]:

@@ -54,15 +54,16 @@ def succeeded(attempt: Attempt, job: AnyJob, value: object, clock: Clock) -> Fin
     """The finish of a body that returned."""
     if log.isEnabledFor(logging.DEBUG):
         event(log, logging.DEBUG, "attempt.done", job=attempt.job, job_id=attempt.job_id, seconds=_took(attempt))
-    ttl = job.declaration.result_ttl_s
+    ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
     if ttl is None:
-        return Finish(attempt.delivery, "done", counted=True)
+        record = b"" if keep is None else pack(duration_ms=_ms(_took(attempt)), keep=keep)
+        return Finish(attempt.delivery, "done", counted=True, record=record)
     try:
         result = job.encode_result(value)
     except Exception as error:  # noqa: BLE001 - the user's own class or codec
         why = "its body ended well, but its result cannot be kept"
         return _finish(attempt, job, Outcome("dead", counted=True, why=why), error, clock)
-    record = pack(result=result, duration_ms=_ms(_took(attempt)))
+    record = pack(result=result, duration_ms=_ms(_took(attempt)), keep=keep)
     return Finish(attempt.delivery, "done", counted=True, record=record, keep_ms=_ms(ttl))
 
 
@@ -96,9 +97,11 @@ def _finish(
     if error is not None and outcome.word in ("retry", "dead"):
         described = describe(error, attempt.delivery.attempts + 1, clock.now())
     duration_ms = None if attempt.began_at is None else _ms(_took(attempt))
-    record = pack(described, outcome.why, duration_ms)
-    ttl = None if job is None else job.declaration.result_ttl_s
-    keep_ms = _ms(ttl) if ttl is not None and outcome.word in FINAL else 0
+    ttl = keep = None
+    if job is not None and outcome.word in FINAL:
+        ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
+    record = pack(described, outcome.why, duration_ms, keep=keep)
+    keep_ms = 0 if ttl is None else _ms(ttl)
     return Finish(attempt.delivery, outcome.word, _ms(outcome.delay), outcome.counted, record, keep_ms)
 
 

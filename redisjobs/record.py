@@ -81,8 +81,13 @@ def pack(
     why: str = "",
     duration_ms: int | None = None,
     result: tuple[str, bytes] | None = None,
+    keep: float | None = None,
 ) -> bytes:
-    """The record of an outcome as it travels to Postgres: a msgpack map without its absent parts."""
+    """The record of an outcome as it travels to Postgres: a msgpack map without its absent parts.
+
+    Args:
+        keep: seconds for which the ended job shall stay visible, if that is longer than the relay keeps all.
+    """
     parts: dict[str, Any] = {}
     if error is not None:
         parts["e"] = error
@@ -92,6 +97,8 @@ def pack(
         parts["ms"] = duration_ms
     if result is not None:
         parts["rc"], parts["r"] = result
+    if keep is not None:
+        parts["keep"] = keep
     packed: bytes = msgpack.packb(parts)
     return packed
 

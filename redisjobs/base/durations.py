@@ -41,9 +41,9 @@ def positive(name: str, value: object, *, most: float = LONGEST) -> float:
     return number
 
 
-def optional(name: str, value: object) -> float | None:
+def optional(name: str, value: object, *, most: float = LONGEST) -> float | None:
     """Like `positive`, with None for none."""
-    return None if value is None else positive(name, value)
+    return None if value is None else positive(name, value, most=most)
 
 
 def whole(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:

@@ -59,7 +59,8 @@ def test_two_functions_may_not_share_a_name_and_one_may_be_declared_again(app: A
     [
         {"queue": "a b"}, {"max_attempts": 0}, {"max_attempts": True}, {"timeout": 0}, {"timeout": float("inf")},
         {"priority": 500}, {"result_ttl": -1}, {"retention": "1h"}, {"retry": "fast"}, {"retry_on": "ValueError"},
-        {"give_up_on": [5]}, {"name": ""}, {"name": "a\nb"}, {"retries": 3}, {"name": None},
+        {"retention": 400 * 86_400}, {"give_up_on": [5]}, {"name": ""}, {"name": "a\nb"}, {"retries": 3},
+        {"name": None},
     ],
 )  # fmt: skip
 def test_an_option_that_cannot_be_is_refused(app: App, wrong):

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -407,3 +408,27 @@ async def test_arguments_are_in_no_log_line(stage: Stage, caplog: pytest.LogCapt
     await stage.run("fine", secret="MARKER")
     assert {"attempt.retrying", "job.dead", "attempt.done"} <= {getattr(each, "event", "") for each in caplog.records}
     assert "MARKER" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "keep"),
+    [({"retention": 7200}, 7200.0), ({"result_ttl": 60}, 60.0), ({"retention": 30, "result_ttl": 60}, 60.0),
+     ({"retention": 90, "result_ttl": 60}, 90.0)],
+)  # fmt: skip
+async def test_the_end_says_how_long_it_is_to_be_kept(stage: Stage, options: dict[str, Any], keep: float) -> None:
+    @stage.app.job(name="note", max_attempts=1, **options)
+    async def note(well: bool) -> None:
+        if not well:
+            raise Cancel("enough")
+
+    assert record_of(await stage.run("note", well=True))["keep"] == keep
+    assert record_of(await stage.run("note", well=False))["keep"] == keep
+    assert record_of(await stage.run(delivery("note", {"well": True}, expired=True)))["keep"] == keep
+
+
+async def test_an_attempt_that_ends_nothing_keeps_nothing(stage: Stage) -> None:
+    @stage.app.job(name="note", retention=7200)
+    async def note() -> None:
+        raise Retry(after=1)
+
+    assert "keep" not in record_of(await stage.run("note"))
