@@ -120,7 +120,6 @@ class Relay(Service):
 
     async def _open(self) -> None:
         await self.database.open()
-        self.activity.clear()
         self._due.clear()
         await self.ear.start()
         event(log, logging.INFO, "relay.started", part=self.name)

@@ -31,8 +31,8 @@ def test_every_column_of_producers_can_be_given_by_name(conn: Conn):
             key_window::text, priority, max_attempts, extract(year FROM expires_at AT TIME ZONE 'UTC')::int, tenant_id,
             enqueued_by, headers::text, left(traceparent, 3) FROM redisjobs.outbox""").fetchone()
     assert row == (
-        UUID("00000000-0000-7000-8000-000000000001"), "mail", "mails", '{"to": "a@b.c"}', 2030, "k", "01:00:00", 7, 3, 2031,
-        "t", "psql", '{"h": 1}', "00-",
+        UUID("00000000-0000-7000-8000-000000000001"), "mail", "mails", '{"to": "a@b.c"}', 2030, "k", "01:00:00",
+        7, 3, 2031, "t", "psql", '{"h": 1}', "00-",
     )  # fmt: skip
 
 
