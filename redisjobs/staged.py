@@ -37,22 +37,12 @@ class StagedRow(NamedTuple):
 
     def publication(self) -> Publication:
         """The row as Redis gets it; its arguments go along as they are, never decoded."""
+        payload = self.payload if self.payload is not None else (self.input or "").encode()
         envelope = Envelope(
-            job=self.job,
-            codec=self.codec or "json",
-            payload=self.payload if self.payload is not None else (self.input or "").encode(),
-            idempotency_key=self.idempotency_key,
-            priority=self.priority,
-            max_attempts=self.max_attempts,
-            run_at=self.run_at,
-            expires_at=self.expires_at,
-            tenant_id=self.tenant_id,
-            traceparent=self.traceparent,
-            enqueued_by=self.enqueued_by,
-            headers=self.headers,
-            staged_at=self.staged_at,
-            key_window=self.key_window,
-        )
+            self.job, self.codec or "json", payload, self.idempotency_key, self.priority, self.max_attempts,
+            self.run_at, self.expires_at, self.tenant_id, self.traceparent, self.enqueued_by, self.headers,
+            self.staged_at, self.key_window,
+        )  # fmt: skip
         return Publication(
             self.id,
             envelope.pack(),

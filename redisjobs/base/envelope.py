@@ -8,23 +8,22 @@ import msgpack
 
 from redisjobs.errors import DecodeError
 
-_KEYS = {
-    "idempotency_key": "k",
-    "priority": "p",
-    "max_attempts": "m",
-    "run_at": "r",
-    "expires_at": "e",
-    "tenant_id": "t",
-    "traceparent": "c",
-    "enqueued_by": "b",
-    "headers": "h",
-    "staged_at": "s",
-    "key_window": "w",
+_NAMES = {
+    "k": "idempotency_key",
+    "p": "priority",
+    "m": "max_attempts",
+    "r": "run_at",
+    "e": "expires_at",
+    "t": "tenant_id",
+    "c": "traceparent",
+    "b": "enqueued_by",
+    "h": "headers",
+    "s": "staged_at",
+    "w": "key_window",
 }
-_NAMES = {key: name for name, key in _KEYS.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes three times as long to make, and each job is one
 class Envelope:
     """One job as a worker reads it. Moments are microseconds since 1970, `key_window` is in seconds.
 
@@ -51,11 +50,16 @@ class Envelope:
 
     def pack(self) -> bytes:
         """The bytes for the `jobs` hash; what is at its default is left out."""
-        extras = {key: value for name, key in _KEYS.items() if (value := getattr(self, name)) is not None}
-        if self.priority == 0:
-            del extras["p"]
+        extras = {key: value for key, value in self._extras() if value is not None}
         packed: bytes = msgpack.packb([self.job, self.codec, self.payload, extras])
         return packed
+
+    def _extras(self) -> tuple[tuple[str, object], ...]:
+        return (
+            ("k", self.idempotency_key), ("p", self.priority or None), ("m", self.max_attempts), ("r", self.run_at),
+            ("e", self.expires_at), ("t", self.tenant_id), ("c", self.traceparent), ("b", self.enqueued_by),
+            ("h", self.headers), ("s", self.staged_at), ("w", self.key_window),
+        )  # fmt: skip
 
     @classmethod
     def unpack(cls, packed: bytes) -> Envelope:
@@ -66,10 +70,10 @@ class Envelope:
         """
         try:
             job, codec, payload, extras = msgpack.unpackb(packed)
-            if not extras:
-                envelope = cls(job, codec, payload)
-            else:
-                envelope = cls(job, codec, payload, **{_NAMES[key]: extras[key] for key in extras if key in _NAMES})
+            envelope = cls(job, codec, payload)
+            for key in extras:
+                if key in _NAMES:
+                    setattr(envelope, _NAMES[key], extras[key])
         except Exception as error:  # noqa: BLE001  # whatever these bytes make msgpack raise
             raise DecodeError(f"this is no envelope ({type(error).__name__}, {len(packed)} bytes)") from None
         if type(job) is not str or type(codec) is not str or type(payload) is not bytes or type(extras) is not dict:

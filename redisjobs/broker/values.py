@@ -16,7 +16,7 @@ def band_of(priority: int) -> int:
     return 1 if priority == 0 else 0 if priority > 0 else 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Publication:
     """A job on its way into Redis.
 
