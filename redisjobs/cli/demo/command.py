@@ -42,7 +42,7 @@ Exit codes: 0 every promise held, 1 something was lost, ran from a rolled back t
 without a fault; 130 interrupted."""
 )
 @click.option(
-    "--jobs", type=click.IntRange(1, 1_000_000), default=3000, show_default=True, metavar="N",
+    "--jobs", type=click.IntRange(1, 1_000_000), default=2000, show_default=True, metavar="N",
     help="Orders that commit; those rolled back come on top.",
 )  # fmt: skip
 @click.option("--calm", is_flag=True, help="No faults and no failing mails: then nothing starts twice.")

@@ -12,10 +12,10 @@ from rich.text import Text
 from redisjobs.cli.demo.audit import Verdict
 
 SHOWN = 10
-HOLDS = "Nothing was lost, nothing ran that was rolled back, and every extra start has its fault."
-HOLDS_CALM = "Nothing was lost, nothing ran that was rolled back, and nothing started twice."
+HOLDS = "Nothing was lost, nothing rolled back ran, each extra start has its fault."
+HOLDS_CALM = "Nothing was lost, nothing rolled back ran, nothing started twice."
 BROKEN = "A promise was broken. Please report it, with all of this and the seed."
-NEXT = "Next: put `app = redisjobs.App()` and a job into shop.py, and run it with `redisjobs dev --app shop:app`."
+NEXT = "Next: declare a job in shop.py, and run it: redisjobs dev --app shop:app"
 
 
 def as_json(verdict: Verdict, rolled_back: int, seed: int) -> str:
