@@ -40,7 +40,7 @@ reaches them with the two URLs that are printed."""
     show_default=True,
     envvar="REDISJOBS_QUEUES",
     metavar="A,B",
-    help="Names, or globs such as mail.*",
+    help="Names, or globs such as mail.*; those that the app declares are served from the start.",
 )
 @click.option(
     "--concurrency",
@@ -72,7 +72,8 @@ def dev(
         found = find_app(place or app)
         for step in migrations.migrate(found.settings.need_database_url(), found.settings.schema):
             click.echo(f"applied {step}", err=True)
-        made = Worker(found, queues=queues, concurrency=concurrency, drain_grace=GRACE_S)
+        declared = sorted({job.queue for job in found.jobs.values()}) if queues == ["*"] else []
+        made = Worker(found, queues=[*declared, *queues], concurrency=concurrency, drain_grace=GRACE_S)
         code = process.run(_serve(made))
     raise click.exceptions.Exit(code)
 
