@@ -135,7 +135,8 @@ class Service(Part):
     one comes after a backoff: no error ends the loop.
 
     Args:
-        interval: seconds from the end of a round to the next, at the latest; `wake` calls it earlier.
+        interval: seconds from the end of a round to the next, at the latest; `wake` calls it earlier, save after a
+            failure: callers must not turn a store that is away into a tight loop.
     """
 
     def __init__(self, name: str, interval: float, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -144,7 +145,7 @@ class Service(Part):
         self.failures = 0
         self.last_round: float | None = None
         self._turn = asyncio.Lock()
-        self._awake = asyncio.Event()
+        self._awake, self._closing = asyncio.Event(), asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -168,9 +169,11 @@ class Service(Part):
 
     async def _open(self) -> None:
         self._awake.clear()
+        self._closing.clear()
         self._loop = asyncio.create_task(self._run(), name=self.name)
 
     async def _close(self) -> None:
+        self._closing.set()
         self.wake()
         if self._loop is not None:
             await asyncio.wait({self._loop})
@@ -187,7 +190,7 @@ class Service(Part):
             self._awake.clear()
             pause = await self._guarded()
             if pause > 0:
-                await self.clock.wait(self._awake, pause)
+                await self.clock.wait(self._closing if self.failures else self._awake, pause)
             else:
                 await asyncio.sleep(0)
 

@@ -139,6 +139,29 @@ async def test_failures_in_a_row_slow_it_down_to_two_seconds_and_no_further() ->
     await service.stop()
 
 
+async def test_waking_it_does_not_shorten_the_pause_after_a_failure() -> None:
+    clock = FakeClock()
+    service = Counting(clock)
+    service.error = BrokerUnavailable("no answer")
+    await service.start()
+    await clock.advance(10)
+    failed = service.rounds
+    for _ in range(100):
+        service.wake()
+        await clock.advance(0.01)
+    assert service.rounds <= failed + 1
+    await service.stop()
+
+
+async def test_a_stop_does_not_wait_for_the_pause_after_a_failure() -> None:
+    service = Counting()
+    service.error = BrokerUnavailable("no answer")
+    await service.start()
+    await settle()
+    await asyncio.wait_for(service.stop(), 1)
+    assert service.state == "stopped"
+
+
 async def test_stop_returns_after_the_round_in_flight_has_ended() -> None:
     service = Counting()
     service.gate = asyncio.Event()
