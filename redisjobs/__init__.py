@@ -31,6 +31,7 @@ from redisjobs.errors import (
     UnknownJobError,
 )
 from redisjobs.job import BoundJob, Job
+from redisjobs.sync import SyncClient
 
 __all__ = [
     "App",
@@ -63,6 +64,7 @@ __all__ = [
     "Snooze",
     "StoreRefused",
     "StoreUnavailable",
+    "SyncClient",
     "UnknownJobError",
     "current",
 ]
