@@ -107,6 +107,11 @@ def in_our_words(command: str) -> Generator[None]:
         raise StoreRefused(f"Redis refuses {command}: {error}; grant the user this command and key pattern") from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
         raise BrokerUnavailable(f"Redis does not answer {command}: {str(error) or type(error).__name__}") from error
+    except RuntimeError as error:
+        if "handler is closed" not in str(error):
+            raise
+        # uvloop's word for a connection that its peer has closed
+        raise BrokerUnavailable(f"Redis does not answer {command}: the connection was closed") from error
     except exceptions.RedisError as error:
         text = str(error)
         if isinstance(error, _LATER_ERRORS) or any(word in text for word in _LATER):
