@@ -65,9 +65,13 @@ local recs, runtexts = in_pieces('HMGET', jobs, ids), in_pieces('HMGET', runs, i
 for n, id in ipairs(ids) do
   local at = 8 * n - 6
   local entry, start = ARGV[at + 1], ARGV[at + 2]
-  local run, rec = read_run(runtexts[n]), recs[n]
-  local token = entry .. ' ' .. start
-  if accepted[id] then
+  local rec, text, token = recs[n], runtexts[n], entry .. ' ' .. start
+  local plain = rec and text and ARGV[at + 3] == 'done' and ARGV[at + 7] == '' and not accepted[id]
+    and end_plainly(batch, id, rec, text, entry, start, consumer, ARGV[at + 5], ARGV[at + 6])
+  local run = not plain and read_run(text)
+  if plain then
+    accepted[id] = token
+  elseif accepted[id] then
     reply[#reply + 1] = n - 1
     reply[#reply + 1] = accepted[id] == token and 'repeat' or 'lost'
   elseif rec and run.entry == entry and run.holder == consumer and run.starts == tonumber(start) then

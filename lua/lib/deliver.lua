@@ -30,14 +30,20 @@ local function deliver(q, found, consumer, lease, again)
       redis.call('XACK', q.ready[band + 1], 'workers', entry)
       redis.call('XDEL', q.ready[band + 1], entry)
     else
-      local run = read_run(runs[i])
-      if run.entry ~= entry or (again and run.holder == consumer) then
+      local run, text = runs[i] and read_run(runs[i]), nil
+      if not run then -- most have never run
+        text = '1 0 0 ' .. consumer .. ' ' .. entry .. ' ' .. lease .. ' -'
+      elseif run.entry ~= entry or (again and run.holder == consumer) then
         if run.entry ~= entry then run.starts = run.starts + 1 end
         run.holder, run.entry, run.lease = consumer, entry, lease
+        text = write_run(run)
+      end
+      if text then
         local w, n = #writes, #reply
-        writes[w + 1], writes[w + 2] = id, write_run(run)
+        writes[w + 1], writes[w + 2] = id, text
         reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = entry, id, band, rec
-        reply[n + 5], reply[n + 6], reply[n + 7] = run.starts, run.attempts, run.losses
+        reply[n + 5], reply[n + 6], reply[n + 7] = 1, 0, 0
+        if run then reply[n + 5], reply[n + 6], reply[n + 7] = run.starts, run.attempts, run.losses end
         reply[n + 8] = expire ~= '0' and tonumber(expire) <= now and 1 or 0
       end
     end

@@ -54,35 +54,37 @@ local function key_owner(q, key, id, now)
   return (q.fresh[owner] or redis.call('HEXISTS', q.jobs, owner) == 1) and owner or nil
 end
 
--- item: id head band life delay expire attempts key envelope. Answers new, repeat, or dup and the key's owner.
-local function place(q, item, rec, leftover, now)
-  local id = item.id
+-- The item at ARGV[at], whose id is known. Answers new, repeat, or dup and the key's owner.
+local function place(q, at, id, rec, leftover, now)
+  local head, key = ARGV[at + 1], ARGV[at + 5]
+  local life, band = string.match(head, '^%d+ (%d+) %S+ (%d)')
   if q.fresh[id] then return 'repeat' end
   if rec then
     local known = is_tombstone(rec) and read_tombstone(rec) or read_record(rec)
-    if item.life <= known.life and is_placed(q, id, rec) then return 'repeat' end
+    if tonumber(life) <= known.life and is_placed(q, id, rec) then return 'repeat' end
     forget(q, id, rec)
   elseif leftover then
     forget(q, id, nil)
   end
-  if item.key ~= '' then
-    local owner = key_owner(q, item.key, id, now)
+  if key ~= '' then
+    local owner = key_owner(q, key, id, now)
     if owner then return 'dup', owner end
-    redis.call('HSET', q.keys, item.key, id)
-    redis.call('ZREM', q.windows, item.key)
+    redis.call('HSET', q.keys, key, id)
+    redis.call('ZREM', q.windows, key)
   end
-  local entry = '-'
-  if item.delay > 0 then
-    redis.call('ZADD', q.due, now + item.delay, id)
+  local entry, delay, expire = '-', tonumber(ARGV[at + 2]), ARGV[at + 3]
+  if delay > 0 then
+    redis.call('ZADD', q.due, now + delay, id)
   else
-    entry = redis.call('XADD', q.ready[item.band + 1], '*', 'j', id)
+    entry = redis.call('XADD', q.ready[band + 1], '*', 'j', id)
   end
-  local expire = item.expire == '' and 0 or digits(math.max(1, now + tonumber(item.expire)))
+  expire = expire == '' and '0' or digits(math.max(1, now + tonumber(expire)))
   q.fresh[id] = true
-  q.writes[#q.writes + 1] = id
-  q.writes[#q.writes + 1] = entry .. ' ' .. expire .. ' ' .. item.head .. '\n' .. item.key .. item.envelope
-  if item.attempts ~= '0' then
-    redis.call('HSET', q.runs, id, '0 ' .. item.attempts .. ' 0 - - 0 -')
+  local w = #q.writes
+  q.writes[w + 1] = id
+  q.writes[w + 2] = entry .. ' ' .. expire .. ' ' .. head .. '\n' .. key .. ARGV[at + 6]
+  if ARGV[at + 4] ~= '0' then
+    redis.call('HSET', q.runs, id, '0 ' .. ARGV[at + 4] .. ' 0 - - 0 -')
   end
   return 'new'
 end
@@ -90,22 +92,15 @@ end
 -- Items from ARGV, seven values each: id, head (number life flags band window keysize), delay, expire, attempts,
 -- key, envelope. Answers ok, then for each that is not simply new: index, word, owner.
 local function place_all(q, first)
-  local now, items, ids = now_ms(), {}, {}
-  for i = first, #ARGV, 7 do
-    local life, band = string.match(ARGV[i + 1], '^%d+ (%d+) %S+ (%d)')
-    items[#items + 1] = {
-      id = ARGV[i], head = ARGV[i + 1], life = tonumber(life), band = tonumber(band), delay = tonumber(ARGV[i + 2]),
-      expire = ARGV[i + 3], attempts = ARGV[i + 4], key = ARGV[i + 5], envelope = ARGV[i + 6],
-    }
-    ids[#ids + 1] = ARGV[i]
-  end
+  local now, ids = now_ms(), {}
+  for at = first, #ARGV, 7 do ids[#ids + 1] = ARGV[at] end
   if #ids == 0 then return { 'ok' } end
   local recs, runs = in_pieces('HMGET', q.jobs, ids), in_pieces('HMGET', q.runs, ids)
   local dues = in_pieces('ZMSCORE', q.due, ids)
   q.writes, q.fresh = {}, {}
   local reply = { 'ok' }
-  for i, item in ipairs(items) do
-    local word, owner = place(q, item, recs[i], runs[i] or dues[i], now)
+  for i, id in ipairs(ids) do
+    local word, owner = place(q, first + 7 * (i - 1), id, recs[i], runs[i] or dues[i], now)
     if word ~= 'new' then
       reply[#reply + 1] = i - 1
       reply[#reply + 1] = word
