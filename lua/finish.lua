@@ -58,7 +58,7 @@ local function accept(id, rec, run, word, delay, counted, record)
   else
     come_back(id, r, run, word, delay, counted, record)
   end
-  return word
+  return word, r.life
 end
 
 local recs, runtexts = in_pieces('HMGET', jobs, ids), in_pieces('HMGET', runs, ids)
@@ -76,11 +76,11 @@ for n, id in ipairs(ids) do
     reply[#reply + 1] = accepted[id] == token and 'repeat' or 'lost'
   elseif rec and run.entry == entry and run.holder == consumer and run.starts == tonumber(start) then
     accepted[id] = token
-    local word = accept(id, rec, run, ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), ARGV[at + 6])
+    local word, at_life = accept(id, rec, run, ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), ARGV[at + 6])
     if FINAL[word] and ARGV[at + 7] ~= '' then
       local nth, keep = string.match(ARGV[at + 7], '^(%d+) (%d+)$')
       local result = KEYS[12 + nth]
-      redis.call('XADD', result, '*', 'word', word, 'record', ARGV[at + 6])
+      redis.call('XADD', result, 'MAXLEN', 1, '*', 'word', word, 'record', ARGV[at + 6], 'life', at_life)
       redis.call('PEXPIRE', result, keep)
     end
   else

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -11,6 +10,7 @@ import redis.asyncio as async_redis
 from redisjobs.base import scripts
 from redisjobs.broker.client import COMMAND_TIMEOUT_S, Argument, command, connect, run
 from redisjobs.broker.keys import Keys
+from redisjobs.broker.results import Results
 from redisjobs.broker.values import Answer, Delivery, Entry, Finish, Promoted, Publication, Result, Taken
 from redisjobs.errors import StoreRefused
 
@@ -89,17 +89,8 @@ class Broker:
         return found or None
 
     async def wait_result(self, queue: str, job_id: bytes, timeout: float) -> Result | None:
-        """The result of a job that keeps it, waited for without polling; None after `timeout` seconds."""
-        stream, ends_at = self.keys.result(queue, job_id), time.monotonic() + timeout
-        while True:
-            left = min(LONGEST_BLOCK_MS, int((ends_at - time.monotonic()) * 1000))
-            block = ("BLOCK", left) if left > 0 else ()
-            reply = await command(self._blocking, "XREAD", "COUNT", 1, *block, "STREAMS", stream, "0-0")
-            if reply:
-                fields = reply[0][1][0][1]
-                return Result(fields[b"word"].decode(), fields[b"record"])
-            if left <= 0:
-                return None
+        """How a job ended, waited for without polling hard; None after `timeout` seconds."""
+        return await Results(self.redis, self._blocking, self.keys).wait(queue, job_id, timeout)
 
     async def queues(self) -> set[str]:
         """The names of the queues that Redis has seen."""

@@ -14,6 +14,7 @@ from redisjobs.base import scripts
 from redisjobs.broker.broker import placed
 from redisjobs.broker.client import Argument, command, in_our_words, run
 from redisjobs.broker.keys import Keys
+from redisjobs.broker.results import outcome
 from redisjobs.broker.values import Life, Mark, Outcome, Publication
 from redisjobs.errors import RedisjobsError, StoreRefused
 from redisjobs.logs import event
@@ -195,22 +196,3 @@ class Carrier:
         if word == b"epoch":
             raise OtherLife(f"queue {fence.queue}: Redis is not in the life {fence.epoch!r} any more")
         raise StoreRefused(f"queue {fence.queue}: a script answered {word!r}")
-
-
-def outcome(position: bytes, job_id: bytes, text: bytes, now_ms: int) -> Outcome:
-    """One outcome, from the text that `finish` wrote, read at this Redis time."""
-    end = text.index(b"\n")
-    word, life, number, attempts, due, size = text[:end].split(b" ")
-    split = end + 1 + int(size)
-    delay_s = max(0, int(due) - now_ms) / 1000 if due != b"0" else 0.0
-    return Outcome(
-        position,
-        job_id,
-        word.decode(),
-        int(life),
-        int(number),
-        int(attempts),
-        delay_s,
-        text[end + 1 : split],
-        text[split:],
-    )

@@ -216,3 +216,43 @@ async def test_redriving_twice_at_once_gives_one_new_life(road: Road):
 
     await road.reaches("dead", job)
     await always(lambda: road.seen == ["ran", "ran"], "one run a life", lasting=0.5)
+
+
+async def test_a_result_is_not_waited_for_in_vain_where_the_body_never_ran(road: Road):
+    @road.app.job(result_ttl=60)
+    async def note() -> int:
+        return 1
+
+    with road.connect() as connection:
+        handle = note.using(delay=600).enqueue(connection)
+    await road.reaches("published", handle)
+    with road.connect() as connection:
+        road.app.cancel(connection, handle.id)
+    with pytest.raises(JobCancelled):
+        await handle.result(timeout=20)
+
+
+async def test_after_a_redrive_the_result_is_that_of_the_new_life(road: Road):
+    go_on = asyncio.Event()
+
+    @road.app.job(result_ttl=60, max_attempts=1)
+    async def mend(ctx: Context) -> str:
+        road.seen.append(ctx.attempt)
+        if len(road.seen) == 1:
+            raise ValueError("broken")
+        await go_on.wait()
+        return "mended"
+
+    await road.work()
+    with road.connect() as connection:
+        handle = mend.enqueue(connection)
+    with pytest.raises(JobFailed, match="broken"):
+        await handle.result(timeout=10)
+    await road.reaches("dead", handle)
+
+    road.query("SELECT redisjobs.redrive(ARRAY[%(id)s]::uuid[])", id=handle.id)
+    await eventually(lambda: len(road.seen) == 2, "it runs again")
+    with pytest.raises(ResultTimeout):
+        await handle.result(timeout=0.1)
+    go_on.set()
+    assert await handle.result(timeout=10) == "mended"
