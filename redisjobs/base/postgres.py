@@ -19,6 +19,7 @@ from redisjobs.errors import ConfigurationError, DatabaseUnavailable, StoreRefus
 
 Row: TypeAlias = tuple[Any, ...]
 Connection: TypeAlias = psycopg.AsyncConnection[Row]
+Pool: TypeAlias = psycopg_pool.AsyncConnectionPool[Connection]
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 """The id before every other."""
@@ -27,9 +28,10 @@ STALLED_S = 25.0
 """How long a transaction may take before its connection counts as dead: a network can swallow it without a word."""
 
 # A table that was never analyzed makes the planner sort or scan the whole backlog for each batch. The statements
-# here look rows up by index, always; SET LOCAL also works behind a pooler that gives sessions away.
+# here look rows up by index, always; SET LOCAL also works behind a pooler that gives sessions away. A relay that stands
+# still inside of a transaction holds row locks: Postgres ends that session, so that another relay can take over.
 _PLANS = b"""SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
-SET LOCAL enable_mergejoin = off; SET LOCAL jit = off"""
+SET LOCAL enable_mergejoin = off; SET LOCAL jit = off; SET LOCAL idle_in_transaction_session_timeout = '5s'"""
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; " + _PLANS
 _BEGIN_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _PLANS
 
@@ -101,8 +103,9 @@ class Database:
 
     def __init__(self, url: str, *, size: int = 3) -> None:
         self.url = check_database_url(url)
-        self._pool: psycopg_pool.AsyncConnectionPool[Connection] | None = None
+        self._pool: Pool | None = None
         self._size = size
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Open; does not wait for Postgres to answer."""
@@ -118,6 +121,8 @@ class Database:
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await pool.close(timeout=2.0)
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     @asynccontextmanager
     async def transaction(self, what: str, *, snapshot: bool = False) -> AsyncGenerator[Connection, None]:
@@ -132,15 +137,15 @@ class Database:
             StoreRefused: an error that a repeat does not heal.
             ConfigurationError: the schema is missing.
         """
-        if self._pool is None:
+        pool = self._pool
+        if pool is None:
             raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
         with in_our_words(what):
-            async with self._pool.connection() as connection:
+            async with pool.connection() as connection, self._watched(pool, connection):
                 try:
-                    with cut_when_stalled(connection):
-                        await connection.execute(_BEGIN_SNAPSHOT if snapshot else _BEGIN)
-                        yield connection
-                        await connection.execute(b"COMMIT")
+                    await connection.execute(_BEGIN_SNAPSHOT if snapshot else _BEGIN)
+                    yield connection
+                    await connection.execute(b"COMMIT")
                 except BaseException:
                     if (
                         not connection.closed
@@ -159,18 +164,47 @@ class Database:
         async with self.transaction(what) as connection:
             return (await connection.execute(statement, parameters or {}, binary=True)).rowcount
 
+    async def alone(self, what: str, statement: bytes, parameters: Mapping[str, Any]) -> list[Row]:
+        """One statement that commits by itself: the locks it takes end with it, whatever becomes of this process."""
+        if self._pool is None:
+            raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
+        with in_our_words(what):
+            async with self._pool.connection() as connection:
+                with cut_when_stalled(connection):
+                    return await fetch(connection, statement, parameters)
+
     async def session(self) -> Connection:
         """A connection of its own, outside the pool, for LISTEN."""
         with in_our_words("connect"):
             return await psycopg.AsyncConnection.connect(self.url, **options())
 
+    @asynccontextmanager
+    async def _watched(self, pool: Pool, connection: Connection) -> AsyncGenerator[None, None]:
+        """Gives up a connection that went silent, and with it the pool's others: each would cost such a wait again."""
+        with cut_when_stalled(connection) as cut:
+            try:
+                yield
+            finally:
+                if cut.is_set() and self._pool is pool:
+                    self._pool = None
+                    await self.open()
+                    closing = asyncio.create_task(pool.close(timeout=2.0))
+                    self._closing.add(closing)
+                    closing.add_done_callback(self._closing.discard)
+
 
 @contextmanager
-def cut_when_stalled(connection: Connection, seconds: float = STALLED_S) -> Generator[None, None, None]:
-    """Ends the connection's socket where the block takes longer: whoever waits on it gets an error."""
-    timer = asyncio.get_running_loop().call_later(seconds, _cut, connection)
+def cut_when_stalled(connection: Connection) -> Generator[asyncio.Event, None, None]:
+    """Ends the connection's socket where the block takes longer: whoever waits on it gets an error. Set: it did."""
+    cut = asyncio.Event()
+
+    def cut_now() -> None:
+        cut.set()
+        _cut(connection)
+
+    timer = asyncio.get_running_loop().call_later(STALLED_S, cut_now)
     try:
-        yield
+        yield cut
     finally:
         timer.cancel()
 

@@ -104,10 +104,13 @@ class Journal:
         """Those without an end."""
         return [run for run in self.runs() if run.ended is None]
 
-    def extra_starts(self) -> dict[str, int]:
-        """Jobs that were started more than once, and how often more."""
-        counted = Counter(run.job for run in self.runs())
-        return {job: count - 1 for job, count in counted.items() if count > 1}
+    def extra_starts(self) -> Counter[str]:
+        """Jobs of which an attempt was started more than once, and how often more; a retry is another attempt."""
+        counted = Counter((run.job, run.attempt) for run in self.runs())
+        extra = Counter[str]()
+        for (job, _), count in counted.items():
+            extra[job] += count - 1
+        return +extra
 
     def _write(self, kind: str, *words: str) -> None:
         line = "\t".join((kind, f"{time.monotonic():.6f}", *words)) + "\n"
