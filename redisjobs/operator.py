@@ -13,7 +13,6 @@ from psycopg.rows import class_row
 
 from redisjobs.base import statements
 from redisjobs.base.postgres import check_database_url, in_our_words, options
-from redisjobs.errors import ConfigurationError
 
 _NAMES = (
     "server", "queues", "jobs", "job", "cancel", "dead_letters", "dead_ids", "redrive", "purge", "arguments",

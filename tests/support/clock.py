@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 
 class FakeClock:
@@ -23,8 +24,8 @@ class FakeClock:
         await self._sleeper(seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        waiting = asyncio.ensure_future(event.wait())
-        sleeper = self._sleeper(seconds)
+        waiting: asyncio.Future[Any] = asyncio.ensure_future(event.wait())
+        sleeper: asyncio.Future[Any] = self._sleeper(seconds)
         try:
             await asyncio.wait({waiting, sleeper}, return_when=asyncio.FIRST_COMPLETED)
         finally:

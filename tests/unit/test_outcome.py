@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,13 @@ from redisjobs.errors import Cancel, Dead, DecodeError, JobTimeoutError, Retry, 
 from redisjobs.outcome import DONE, LOST, RELEASED, Ended, Outcome, Rules, decide
 
 
-def rules(**options: object) -> Rules:
-    return Rules(
-        **{"max_attempts": 3, "retries": lambda error: True, "delay": lambda attempt, error: attempt * 10.0, **options}
-    )  # type: ignore[arg-type]
+def rules(**options: Any) -> Rules:
+    given: dict[str, Any] = {
+        "max_attempts": 3,
+        "retries": lambda error: True,
+        "delay": lambda attempt, error: attempt * 10.0,
+    }
+    return Rules(**(given | options))
 
 
 def after_raising(error: BaseException, attempt: int = 1, **options: object) -> Outcome:
