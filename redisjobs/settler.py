@@ -180,8 +180,8 @@ class Settler:
         """Make the partitions of `finished` that are needed soon, and drop those whose retention is over."""
         if self._retention:
             for ahead in (self._retention, self._retention + 3600):
-                await self._database.run("make a partition", self._sql.make_room, {"ahead": ahead})
-        return int((await self._database.run("drop finished partitions", self._sql.drop_finished))[0][0])
+                await self._database.alone("make a partition", self._sql.make_room, {"ahead": ahead})
+        return int((await self._database.alone("drop finished partitions", self._sql.drop_finished, {}))[0][0])
 
     async def _settle(self, queue: str, settlements: Sequence[Settlement]) -> None:
         plain = [each for each in settlements if each.is_plain]

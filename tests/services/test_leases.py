@@ -167,14 +167,10 @@ async def nothing() -> None:
 
 @contextlib.asynccontextmanager
 async def paused_at(
-    call: str,
-    conn: Conn,
-    database_url: str,
-    redis_url: str,
-    redis_proxy: Proxy,
-    then: Callable[[], Awaitable[object]] = nothing,
+    call: str, conn: Conn, redis_url: str, redis_proxy: Proxy, then: Callable[[], Awaitable[object]] = nothing
 ) -> AsyncGenerator[tuple[Paused, Rule], None]:
     """The first relay has done one round, and stands before this call; the second holds its queue."""
+    database_url = conn.info.dsn
     async with relay_by_hand(database_url, redis_proxy.url) as first, relay_by_hand(database_url, redis_url) as second:
         first.relay.publisher._batch_size = second.relay.publisher._batch_size = 1
         await first.round()
@@ -194,11 +190,11 @@ async def paused_at(
 
 
 async def test_a_publish_that_comes_too_late_is_refused(
-    conn: Conn, database_url: str, redis_url: str, redis_proxy: Proxy, redis: redis_py.Redis, worker: Hand
+    conn: Conn, redis_url: str, redis_proxy: Proxy, redis: redis_py.Redis, worker: Hand
 ):
     before, job = stage(conn), stage(conn)
     conn.commit()
-    async with paused_at("publish", conn, database_url, redis_url, redis_proxy) as (pair, held):
+    async with paused_at("publish", conn, redis_url, redis_proxy) as (pair, held):
         await pair.second.rounds()
         await worker.run()
         await pair.second.rounds()
@@ -236,15 +232,15 @@ async def test_a_mark_that_comes_too_late_is_refused(
 
 
 async def test_a_settled_that_comes_too_late_is_refused(
-    conn: Conn, database_url: str, redis_url: str, redis_proxy: Proxy, worker: Hand, redis: redis_py.Redis
+    conn: Conn, redis_url: str, redis_proxy: Proxy, worker: Hand, redis: redis_py.Redis
 ):
     job = stage(conn)
     conn.commit()
-    async with relay_by_hand(database_url, redis_url) as before:
+    async with relay_by_hand(conn.info.dsn, redis_url) as before:
         await before.rounds()
         await before.relay.leases.let_go()
     ending = worker.run
-    async with paused_at("settled", conn, database_url, redis_url, redis_proxy, ending) as (pair, held):
+    async with paused_at("settled", conn, redis_url, redis_proxy, ending) as (pair, held):
         before_it = redis.hget("rj:{default}:life", "settled")
         held.release()
         await pair.ends()
@@ -256,11 +252,11 @@ async def test_a_settled_that_comes_too_late_is_refused(
 
 
 async def test_the_first_act_of_a_new_holder_is_to_raise_the_fence(
-    conn: Conn, database_url: str, redis_url: str, redis_proxy: Proxy, redis: redis_py.Redis
+    conn: Conn, redis_url: str, redis_proxy: Proxy, redis: redis_py.Redis
 ):
     before, job = stage(conn), stage(conn)
     conn.commit()
-    async with paused_at("publish", conn, database_url, redis_url, redis_proxy) as (pair, held):
+    async with paused_at("publish", conn, redis_url, redis_proxy) as (pair, held):
         fence = redis.hget("rj:{default}:life", "fence")
         assert fence == str(pair.second.hold().token).encode()
         assert pair.second.hold().token > pair.first.hold().token
