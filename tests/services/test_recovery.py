@@ -94,7 +94,7 @@ async def test_recovery_in_chunks_goes_on_where_a_crash_left_it(
     assert in_line(redis) == jobs
 
 
-@pytest.mark.parametrize("fault", product(["lose_reply", "lose_request"], ["epoch =", "LIMIT"]), ids="-".join)
+@pytest.mark.parametrize("fault", list(product(["lose_reply", "lose_request"], ["epoch =", "LIMIT"])), ids="-".join)
 async def test_recovery_whose_statement_has_an_unknown_end_is_done_again(
     conn: Conn, postgres_proxy: Proxy, redis_url: str, redis: redis_py.Redis, fault: tuple[str, str]
 ):
@@ -114,7 +114,9 @@ async def test_recovery_whose_statement_has_an_unknown_end_is_done_again(
     assert in_line(redis) == jobs
 
 
-@pytest.mark.parametrize("fault", product(["lose_reply", "lose_request"], ["open", "adopt", "publish"]), ids="-".join)
+@pytest.mark.parametrize(
+    "fault", list(product(["lose_reply", "lose_request"], ["open", "adopt", "publish"])), ids="-".join
+)
 async def test_recovery_whose_call_to_redis_has_an_unknown_end_is_done_again(
     conn: Conn, database_url: str, redis_proxy: Proxy, redis: redis_py.Redis, fault: tuple[str, str]
 ):
