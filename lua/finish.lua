@@ -76,7 +76,8 @@ for n, id in ipairs(ids) do
     reply[#reply + 1] = accepted[id] == token and 'repeat' or 'lost'
   elseif rec and run.entry == entry and run.holder == consumer and run.starts == tonumber(start) then
     accepted[id] = token
-    local word, at_life = accept(id, rec, run, ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), ARGV[at + 6])
+    local delay, counted = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    local word, at_life = accept(id, rec, run, ARGV[at + 3], delay, counted, ARGV[at + 6])
     if FINAL[word] and ARGV[at + 7] ~= '' then
       local nth, keep = string.match(ARGV[at + 7], '^(%d+) (%d+)$')
       local result = KEYS[12 + nth]

@@ -98,11 +98,15 @@ class Runner:
         """What the body is called with.
 
         Raises:
-            UnstartedError: its payload cannot be read.
+            UnstartedError: its payload, or what travels beside it, cannot be read.
             DecodeError: its arguments do not fit this release.
         """
         attempt.in_thread = not job.is_async
-        context = _context(attempt, envelope, job, self._draining)
+        try:
+            context = _context(attempt, envelope, job, self._draining)
+        except (ValueError, OverflowError, RecursionError) as error:  # no release can read such headers or moments
+            what = DecodeError(f"what travels beside the arguments cannot be read ({type(error).__name__})")
+            raise UnstartedError(Ended.UNREADABLE, what) from None
         running.set(context)
         try:
             data = job.door.codecs.decode(envelope.codec, envelope.payload)
@@ -141,6 +145,8 @@ class Runner:
             in_thread=attempt.in_thread, why=f"asked to end because {attempt.ended_by.value}",
             remedy="its slot stays taken: let the body pass CancelledError on, or look at ctx.remaining()",
         )  # fmt: skip
+        if not attempt.in_thread and attempt.task is not None:
+            attempt.task.cancel()  # the first may have got lost in what it awaited: once more, its grace is over
 
 
 def _unpack(attempt: Attempt) -> Envelope:

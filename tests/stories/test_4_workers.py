@@ -1,4 +1,4 @@
-"""What a fleet of workers does: deploys, drains, bursts, tenants (rules W1, W2, W4, W5, W10, W11, G2; cases A20, J03)."""
+"""What a fleet of workers does: deploys, drains, bursts, tenants (rules W1, W2, W4, W5, W10, W11; cases A20, J03)."""
 
 from __future__ import annotations
 

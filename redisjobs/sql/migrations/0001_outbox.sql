@@ -85,8 +85,9 @@ CREATE TABLE redisjobs.outbox (
     CONSTRAINT key_window_0_to_366_days CHECK (key_window BETWEEN interval '0' AND interval '366 days'),
     CONSTRAINT priority_within_100 CHECK (priority BETWEEN -100 AND 100),
     CONSTRAINT max_attempts_1_to_1000 CHECK (max_attempts BETWEEN 1 AND 1000),
-    CONSTRAINT run_at_is_a_time CHECK (isfinite(run_at)),
-    CONSTRAINT expires_at_is_a_time CHECK (isfinite(expires_at)),
+    -- no infinity, and nothing that the calendars of some languages cannot hold
+    CONSTRAINT run_at_is_a_time CHECK (run_at >= '0002-01-01 00:00:00+00' AND run_at < '9999-01-01 00:00:00+00'),
+    CONSTRAINT expires_at_is_a_time CHECK (expires_at >= '0002-01-01 00:00:00+00' AND expires_at < '9999-01-01 00:00:00+00'),
     CONSTRAINT tenant_id_1_to_200_characters CHECK (char_length(tenant_id) BETWEEN 1 AND 200),
     CONSTRAINT enqueued_by_at_most_200_characters CHECK (char_length(enqueued_by) <= 200),
     CONSTRAINT traceparent_is_w3c CHECK (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'),
