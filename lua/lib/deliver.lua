@@ -5,9 +5,7 @@
 local function read_new(stream, consumer, count)
   local reply = redis.pcall('XREADGROUP', 'GROUP', 'workers', consumer, 'COUNT', count, 'STREAMS', stream, '>')
   if reply and reply.err then
-    if string.find(reply.err, 'NOGROUP', 1, true) then
-      redis.call('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM')
-    end
+    redis.pcall('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM') -- where that was not it, the next line tells
     reply = redis.call('XREADGROUP', 'GROUP', 'workers', consumer, 'COUNT', count, 'STREAMS', stream, '>')
   end
   return reply and reply[1] and reply[1][2] or {}

@@ -29,7 +29,8 @@ class Rows:
 
     async def settle(self) -> None:
         for outcome in await self.q.settle():
-            if outcome.word != "retry" and self.open.pop(outcome.job_id, None):
+            if outcome.word != "retry" and outcome.job_id in self.open:
+                del self.open[outcome.job_id]
                 self.ends[outcome.job_id] += 1
 
     async def recover(self) -> None:
