@@ -34,6 +34,7 @@ class Hold:
         opened: its token is the fence in Redis, and Redis is in the life `epoch`.
         unsure: a call had an unknown end: a new token is needed before the next.
         failing: the row that stops the queue, and why; named in Postgres. said_at: when it was logged.
+        small: the last pass was full of small rows, so that the next one may be larger.
         must_find: Postgres has seen staged rows: a pass that finds none has its floor too high.
         taken_back: id up to which an unfinished recovery has come; None: there is none.
     """
@@ -49,6 +50,7 @@ class Hold:
     unsure: bool = False
     failing: str = ""
     said_at: float = 0.0
+    small: bool = False
     must_find: bool = False
     taken_back: str | None = None
     floor: Floor = field(default_factory=Floor)

@@ -13,8 +13,6 @@ from redisjobs.logs import event
 log = logging.getLogger("redisjobs.relay")
 
 PAUSE_S = 1.0
-JOB_BYTES = 300
-"""What a job costs in Redis beside its envelope."""
 
 
 class Memory:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -17,8 +18,7 @@ from redisjobs.errors import StoreRefused
 from redisjobs.floor import Snapshot
 from redisjobs.leases import Hold
 from redisjobs.logs import event
-from redisjobs.memory import JOB_BYTES
-from redisjobs.staged import StagedRow
+from redisjobs.staged import StagedRow, pieces, publications
 
 _NAMES = (
     "batch", "snapshot", "mark", "is_held", "defer", "come_due", "deduplicate", "cancels", "end_cancelled", "failing",
@@ -28,8 +28,8 @@ statements.load("publisher").require(*_NAMES)
 log = logging.getLogger("redisjobs.publisher")
 
 CANCELS_AT_ONCE = 500
-PIECE_BYTES = 1_000_000
-"""What goes to Redis in one call, unless a single row is larger."""
+SMALL_BYTES = 2_000
+"""A busy queue whose rows are below this on average is read in passes twice as large."""
 WALK_S = 60.0
 """Between two reads from the beginning: should a floor ever be too high, nothing stays below it for longer."""
 SAY_AGAIN_S = 30.0
@@ -46,12 +46,20 @@ class Pass:
         wrote: it changed rows, in a transaction that began after the read.
         left: places that it read and that stay in line.
         freed: keys that were taken from a job that has ended, so that the next pass comes further.
+        mark: of the piece published last, while it is under way.
     """
 
     wrote: bool = False
     left: list[int] = field(default_factory=list[int])
     freed: int = 0
     failing: bool = False
+    mark: asyncio.Task[None] | None = None
+
+    async def marked(self) -> None:
+        """Return when everything published before is marked."""
+        mark, self.mark = self.mark, None
+        if mark is not None:
+            await mark
 
 
 async def everything(size: int) -> bool:
@@ -63,7 +71,7 @@ class Publisher:
     """Publishes the rows of queues that this relay holds.
 
     Args:
-        batch_size: rows at most in a pass.
+        batch_size: rows at most in a pass; twice as many where a queue is busy and its rows are small.
         horizon: seconds; rows due later wait in Postgres, unless a key of theirs must be held.
         retention: seconds for which a duplicate is remembered.
         admits: asked before so many bytes go to Redis.
@@ -97,7 +105,8 @@ class Publisher:
             Stale, OtherLife: the hold must be dropped, or the queue recovered.
             StoreUnavailable: a store is away; rows not marked are published again, which changes nothing.
         """
-        rows, snapshot = await self._read(hold)
+        limit = self._batch_size * 2 if hold.small else self._batch_size
+        rows, snapshot = await self._read(hold, limit)
         done = Pass()
         later = [row for row in rows if self._waits_here(row)]
         ended = [row for row in rows if row.cancel_requested]
@@ -114,7 +123,7 @@ class Publisher:
         passed = [row.seq for row in rows if first_left is None or row.seq < first_left]
         hold.floor.passed(
             passed[-1] if passed and done.wrote else None,
-            through=first_left is None and len(rows) < self._batch_size,
+            through=first_left is None and len(rows) < limit,
             snapshot=snapshot,
             now=self._clock.monotonic(),
         )
@@ -139,7 +148,7 @@ class Publisher:
         far = row.run_in is not None and row.run_in > self._horizon * 1000
         return far and row.idempotency_key is None and not row.cancel_requested
 
-    async def _read(self, hold: Hold) -> tuple[list[StagedRow], Snapshot]:
+    async def _read(self, hold: Hold, limit: int) -> tuple[list[StagedRow], Snapshot]:
         now, must_find = self._clock.monotonic(), hold.must_find
         hold.must_find = False
         if now >= hold.floor.walk_at:
@@ -150,7 +159,7 @@ class Publisher:
                 seen = Snapshot.read((await fetch(connection, self._sql.snapshot))[0][0])
                 if hold.floor.must_read_again(seen):
                     continue
-                parameters = {"queue": hold.queue, "floor": hold.floor.seq, "limit": self._batch_size}
+                parameters = {"queue": hold.queue, "floor": hold.floor.seq, "limit": limit}
                 rows = await fetch(connection, self._sql.batch, parameters)
             if must_find and not rows and hold.floor.seq:
                 hold.floor.reset()
@@ -159,15 +168,21 @@ class Publisher:
 
     async def _publish(self, hold: Hold, rows: Sequence[StagedRow], done: Pass) -> None:
         """Publish and mark from the front, up to the first row that fails or finds no room."""
-        made, unreadable = _made(rows)
+        made, unreadable = publications(rows)
+        hold.small = len(made) >= self._batch_size and sum(len(each.envelope) for each in made) < SMALL_BYTES * len(
+            made
+        )
         sent, error = 0, None
-        for piece, size in _pieces(made):
-            if not await self._admits(size):
-                break
-            went, error = await self._send(hold, rows[sent : sent + len(piece)], piece, done)
-            sent += went
-            if error:
-                break
+        try:
+            for piece, size in pieces(made):
+                if not await self._admits(size):
+                    break
+                went, error = await self._send(hold, rows[sent : sent + len(piece)], piece, done)
+                sent += went
+                if error:
+                    break
+        finally:
+            await done.marked()
         if sent == len(made):
             error = unreadable
         done.left += [row.seq for row in rows[sent:]]
@@ -178,7 +193,7 @@ class Publisher:
     async def _send(
         self, hold: Hold, rows: Sequence[StagedRow], made: Sequence[Publication], done: Pass
     ) -> tuple[int, Exception | None]:
-        """Publish and mark one piece; where Redis refuses it, find the row that it refuses."""
+        """Publish one piece and begin to mark it; where Redis refuses it, find the row that it refuses."""
         try:
             words = await self._carrier.publish(hold.fence, made)
         except StoreRefused as error:
@@ -190,7 +205,8 @@ class Publisher:
                 return went, refused
             went, refused = await self._send(hold, rows[half:], made[half:], done)
             return half + went, refused
-        await self._mark(hold, rows, words, done)
+        await done.marked()
+        done.mark = asyncio.create_task(self._mark(hold, rows, words, done), name=f"mark rows of {hold.queue}")
         return len(rows), None
 
     async def _mark(
@@ -283,30 +299,6 @@ class Publisher:
     async def _note(self, hold: Hold, failing: str | None) -> None:
         parameters = {"queue": hold.queue, "token": hold.token, "failing": failing}
         await self._database.change("name a failing row", self._sql.failing, parameters)
-
-
-def _made(rows: Sequence[StagedRow]) -> tuple[list[Publication], Exception | None]:
-    """The rows as Redis gets them, up to the first that cannot be read, and why it cannot."""
-    made: list[Publication] = []
-    for row in rows:
-        try:
-            made.append(row.publication())
-        except Exception as error:  # noqa: BLE001 - one row that cannot be read must not hide what it is
-            return made, error
-    return made, None
-
-
-def _pieces(made: Sequence[Publication]) -> Iterator[tuple[Sequence[Publication], int]]:
-    """Cut into calls of a bearable size; each with what it costs in Redis."""
-    first = size = 0
-    for at, each in enumerate(made):
-        cost = len(each.envelope) + JOB_BYTES
-        if at > first and size + cost > PIECE_BYTES:
-            yield made[first:at], size
-            first, size = at, 0
-        size += cost
-    if first < len(made):
-        yield made[first:], size
 
 
 def _hex(ids: Iterable[bytes]) -> str:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from redisjobs.base.envelope import Envelope
 from redisjobs.broker import Publication, band_of
+
+JOB_BYTES = 300
+"""What a job costs in Redis beside its envelope."""
+PIECE_BYTES = 1_000_000
+"""What goes to Redis in one call, unless a single row is larger."""
+PIECE_ROWS = 500
+"""Likewise: while Postgres marks one piece, the next one goes to Redis."""
 
 
 class StagedRow(NamedTuple):
@@ -55,3 +63,27 @@ class StagedRow(NamedTuple):
             window_ms=int((self.key_window or 0) * 1000),
             attempts=self.attempts,
         )
+
+
+def publications(rows: Sequence[StagedRow]) -> tuple[list[Publication], Exception | None]:
+    """The rows as Redis gets them, up to the first that cannot be read, and why it cannot."""
+    made: list[Publication] = []
+    for row in rows:
+        try:
+            made.append(row.publication())
+        except Exception as error:  # noqa: BLE001 - one row that cannot be read must not hide what it is
+            return made, error
+    return made, None
+
+
+def pieces(made: Sequence[Publication]) -> Iterator[tuple[Sequence[Publication], int]]:
+    """Cut into calls of a bearable size; each with what it costs in Redis."""
+    first = size = 0
+    for at, each in enumerate(made):
+        cost = len(each.envelope) + JOB_BYTES
+        if at > first and (size + cost > PIECE_BYTES or at - first >= PIECE_ROWS):
+            yield made[first:at], size
+            first, size = at, 0
+        size += cost
+    if first < len(made):
+        yield made[first:], size
