@@ -204,9 +204,9 @@ class App(Registry):
 
 
 def _outcome(job: Job[Any, R], job_id: str, found: Result) -> R:
-    record: dict[str, Any] = msgpack.unpackb(found.record) if found.record else {}
+    record = _record(job_id, found)
     if found.word == "done":
-        if "r" not in record:
+        if not isinstance(record.get("r"), bytes) or not isinstance(record.get("rc"), str):
             raise DecodeError(f"job {job_id} is done, and its result was not kept")
         return job.decode_result(record["rc"], record["r"])
     if found.word == "cancelled":
@@ -214,7 +214,21 @@ def _outcome(job: Job[Any, R], job_id: str, found: Result) -> R:
     if found.word == "expired":
         raise JobExpired(f"job {job_id} was past its expires before it could start")
     error = record.get("e")
-    raise JobFailed(job_id, f"{error['type']}: {error['message']}" if error else record.get("why", "no error is known"))
+    if isinstance(error, dict):
+        told = cast("dict[str, Any]", error)
+        raise JobFailed(job_id, f"{told.get('type')}: {told.get('message')}")
+    raise JobFailed(job_id, str(record.get("why", "the leases of its attempts were lost again and again")))
+
+
+def _record(job_id: str, found: Result) -> dict[str, Any]:
+    """What stands with a result; whatever bytes somebody put there, it is read as data or not at all."""
+    try:
+        record: object = msgpack.unpackb(found.record) if found.record else {}
+    except Exception as error:  # noqa: BLE001 - msgpack has many ways to say that bytes are not its own
+        raise DecodeError(f"the result of job {job_id} cannot be read ({type(error).__name__})") from None
+    if not isinstance(record, dict):
+        raise DecodeError(f"the result of job {job_id} cannot be read: it is a {type(record).__name__}")
+    return cast("dict[str, Any]", record)
 
 
 async def _first(handles: Awaitable[list[Handle[R]]]) -> Handle[R]:

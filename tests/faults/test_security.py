@@ -1,0 +1,181 @@
+"""Foreign bytes run no code, passwords are shown nowhere, and small rights are enough (cases N01 to N05)."""
+
+from __future__ import annotations
+
+import pickle
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from redisjobs import App
+from redisjobs.broker import Publication
+from redisjobs.errors import ConfigurationError, RedisjobsError, StoreRefused
+from tests.stories.road import Road
+from tests.support.eventually import eventually
+from tests.support.processes import Processes
+from tests.support.servers import PostgresServer, RedisServer
+
+PASSWORD = "qx7@wv8/yj4#%+:?é 'kz9\\"
+PARTS = ("qx7", "wv8", "yj4", "kz9")
+MARKER = "marker-7f3a91"
+SHOP = """
+    import logging
+    from redisjobs import App, Context, Dead
+
+    app = App("shop")
+
+    @app.job(max_attempts=2, retry=[0])
+    async def work(ctx: Context, secret: str, how: str) -> str:
+        if how == "fails":
+            raise ValueError("no " + how)
+        if how == "dies":
+            raise Dead("hopeless")
+        return secret
+"""
+
+
+@pytest.fixture
+async def road(database_url: str, redis_url: str) -> AsyncIterator[Road]:
+    async with Road(database_url, redis_url) as made:
+        yield made
+
+
+class Bomb:
+    """A pickle of it makes a file when it is read."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, (str(self.canary), "w"))
+
+
+async def test_a_pickle_runs_nowhere(road: Road, tmp_path: Path):
+    canary = tmp_path / "canary"
+    bomb = pickle.dumps(Bomb(canary))
+
+    @road.app.job(result_ttl=60)
+    async def work() -> str:
+        road.seen.append("ran")
+        return "well"
+
+    await road.work()
+    broker = road.app.broker()
+    good = await work.enqueue_direct()
+    assert await good.result(timeout=10) == "well"
+
+    # an entry whose job is a pickle, an entry that is one, a row that holds one, and one in place of a result
+    (envelope,) = await broker.enqueue_direct("default", [publication(bomb)])
+    assert envelope[0] == "new"
+    await broker.redis.xadd("rj:{default}:ready1", {"j": bomb})
+    await broker.redis.xadd("rj:{default}:ready1", {bomb: bomb})
+    await broker.redis.xadd("rj:{default}:outcomes", {bomb: bomb})
+    road.query("INSERT INTO redisjobs.outbox (job, payload, codec) VALUES ('work', %(p)s, 'pickle')", p=bomb)
+    await eventually(lambda: road.query("SELECT count(*) FROM redisjobs.dead") == [(2,)], "both are set aside")
+    await broker.redis.delete(broker.keys.result("default", bytes.fromhex(good.id.replace("-", ""))))
+    await broker.redis.xadd(
+        broker.keys.result("default", bytes.fromhex(good.id.replace("-", ""))), {"word": "done", "record": bomb}
+    )
+    with pytest.raises(RedisjobsError):
+        await good.result(timeout=2)
+
+    last = road.commit(work.call())[0]
+    await road.reaches("done", last)
+    assert road.seen == ["ran", "ran"]
+    assert not canary.exists()
+
+
+def publication(envelope: bytes) -> Publication:
+    return Publication(job_id=b"\x01" * 16, envelope=envelope, band=1, direct=True)
+
+
+@pytest.mark.parametrize("how", ["encoded", "option", "environment"])
+async def test_a_password_of_any_characters_opens_redis(
+    start_redis: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch, how: str
+):
+    server = start_redis()
+    with server.client() as admin:
+        admin.config_set("requirepass", PASSWORD)
+    at = f"127.0.0.1:{server.port}/0"
+    if how == "encoded":
+        app = App(redis_url=f"redis://:{quote(PASSWORD, safe='')}@{at}")
+    elif how == "option":
+        app = App(redis_url=f"redis://{at}", redis_password=PASSWORD)
+    else:
+        monkeypatch.setenv("REDISJOBS_REDIS_PASSWORD", PASSWORD)
+        app = App(redis_url=f"redis://{at}")
+    assert await app.broker().queues() == set()
+    await app.close()
+
+
+@pytest.mark.parametrize("store", ["redis", "database"])
+def test_a_raw_password_in_a_url_is_refused_without_a_part_of_it(store: str):
+    scheme = {"redis": "redis", "database": "postgresql"}[store]
+    with pytest.raises(ConfigurationError, match="percent-encoded") as refused:
+        App(**{f"{store}_url": f"{scheme}://user:{PASSWORD}@127.0.0.1/0"})
+    assert not [part for part in PARTS if part in str(refused.value)]
+
+
+async def test_a_wrong_password_is_refused_without_being_shown(start_redis: Callable[..., RedisServer]):
+    server = start_redis()
+    with server.client() as admin:
+        admin.config_set("requirepass", "another")
+    app = App(redis_url=f"redis://127.0.0.1:{server.port}/0", redis_password=PASSWORD)
+    with pytest.raises(StoreRefused, match="login") as refused:
+        await app.broker().queues()
+    await app.close()
+    assert not [part for part in PARTS if part in str(refused.value)]
+
+
+async def test_a_role_with_such_a_password_opens_postgres(
+    start_postgres: Callable[..., PostgresServer], tmp_path: Path
+):
+    server = start_postgres(password_encryption="scram-sha-256")
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute(psycopg.sql.SQL("CREATE ROLE odd LOGIN PASSWORD {}").format(PASSWORD))
+    (server.folder / "data" / "pg_hba.conf").write_text("host all odd all scram-sha-256\nhost all all all trust\n")
+    server.restart()
+    at = f"127.0.0.1:{server.port}/postgres"
+    for app in (
+        App(database_url=f"postgresql://odd:{quote(PASSWORD, safe='')}@{at}"),
+        App(database_url=f"postgresql://odd@{at}", database_password=PASSWORD),
+    ):
+        with psycopg.connect(app.settings.need_database_url()) as connection:
+            assert connection.execute("SELECT current_user").fetchone() == ("odd",)
+        assert not [part for part in PARTS if part in repr(app.settings) + str(app.settings.shown())]
+
+
+@pytest.mark.parametrize("level", ["info", "debug"])
+async def test_no_argument_is_in_any_log(database_url: str, processes: Processes, level: str):
+    processes.module("shop_n05", textwrap.dedent(SHOP))
+    with psycopg.connect(database_url) as connection:
+        for how in ("works", "fails", "dies"):
+            connection.execute(
+                "SELECT redisjobs.enqueue('work', json_build_object('secret', %s::text, 'how', %s::text), tenant_id => 't1')",
+                [MARKER, how],
+            )
+        connection.execute(
+            "SELECT redisjobs.enqueue('work', json_build_object('secret', %s::text, 'odd', 1))", [MARKER]
+        )
+        connection.execute(
+            "INSERT INTO redisjobs.outbox (job, payload, codec) VALUES ('work', %s, 'json')", ["{" + MARKER]
+        )
+    relay = processes.redisjobs("relay", "--log-level", level)
+    worker = processes.redisjobs("worker", "shop_n05:app", "--log-level", level)
+
+    def all_ended() -> bool:
+        with psycopg.connect(database_url) as connection:
+            return connection.execute("SELECT count(*) FROM redisjobs.outbox").fetchone() == (0,)
+
+    await eventually(all_ended, "all have ended", 30)
+    logs = "".join(each.log() + Path(f"/proc/{each.pid}/cmdline").read_text() for each in (relay, worker))
+    assert "job.dead" in logs
+    assert worker.stop() == 0
+    assert relay.stop() == 0
+    logs += "".join(each.log() for each in (relay, worker))
+    assert MARKER not in logs
