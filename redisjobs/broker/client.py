@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -50,22 +51,33 @@ def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | Non
             check_url("redis_url", url, REDIS), retry=AsyncRetry(NoBackoff(), 0), **_options(url, timeout, password)
         )
     pool: Any = client.connection_pool
-    pool.connection_class = _packing(pool.connection_class)
+    pool.connection_class = _our(pool.connection_class)
     return client
 
 
 @cache
-def _packing(connection: Any) -> Any:
-    """This class of connections, with calls of scripts packed in one go.
+def _our(connection: Any) -> Any:
+    """This class of connections, with calls of scripts packed in one go, and with every cancellation heard.
 
     redis-py packs value by value, and for the thousands of a batch that takes as long as Redis takes for the batch.
+    It sends inside of `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes as the sending
+    ends: whoever called would go on as if nobody had asked him to stop.
     """
     pack_one_by_one, pack = connection.pack_command, cast("Any", hiredis).pack_command
 
     def pack_command(self: Any, *args: Any) -> Any:
         return [pack(args)] if args[0] == "EVALSHA" else pack_one_by_one(self, *args)
 
-    return type(f"Packing{connection.__name__}", (connection,), {"pack_command": pack_command})
+    async def send_packed_command(self: Any, *args: Any, **options: Any) -> None:
+        task = asyncio.current_task()
+        asked_before = task.cancelling() if task else 0
+        await connection.send_packed_command(self, *args, **options)
+        if task and task.cancelling() > asked_before:
+            await self.disconnect(nowait=True)
+            raise asyncio.CancelledError
+
+    ours = {"pack_command": pack_command, "send_packed_command": send_packed_command}
+    return type(f"Our{connection.__name__}", (connection,), ours)
 
 
 def connect_sync(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> sync_redis.Redis:

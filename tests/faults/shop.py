@@ -79,17 +79,20 @@ async def wait(ctx: Context) -> None:
 
 
 @app.job(timeout=0.05, max_attempts=1)
-async def hurry(ctx: Context) -> None:
-    """Never ends in time."""
+async def ask(ctx: Context) -> None:
+    """Asks Redis this and that until its time is up; the note tells of an answer to another question."""
     with journal().run(ctx):
-        await asyncio.sleep(60)
+        while True:
+            names, owner = await app.broker().queues(), await app.holder("default", "nobody has it")
+            if names != {"default"} or owner is not None:
+                with journal().run(ctx, f"mixed up: {names} {owner}"):
+                    break
 
 
 @app.job
 async def look_up(ctx: Context, row: int) -> None:
     """Reads the business row that was committed together with it; the note says whether it was there."""
-    conn = await psycopg.AsyncConnection.connect(os.environ["SHOP_DATABASE_URL"])
-    async with conn:
+    async with await psycopg.AsyncConnection.connect(os.environ["SHOP_DATABASE_URL"]) as conn:
         found = await (await conn.execute("SELECT 1 FROM sale WHERE row = %s", [row])).fetchone()
     with journal().run(ctx, "there" if found else "missing"):
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import logging
@@ -197,6 +198,22 @@ async def test_a_body_that_swallows_its_cancellation_is_named_and_its_lease_left
     enough.set()
     finish = await stage.end(attempt)
     assert finish is not None
+    assert finish.word == "retry"
+    assert stage.lane.running == 0
+
+
+async def test_a_cancellation_that_got_lost_inside_a_body_is_repeated_after_the_grace(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "CANCEL_GRACE_S", 0.02)
+
+    @stage.app.job(name="forgetful", timeout=0.02)
+    async def forgetful() -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # as `asyncio.wait_for` did now and then before Python 3.12
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+
+    finish = await asyncio.wait_for(stage.run("forgetful"), 5)
     assert finish.word == "retry"
     assert stage.lane.running == 0
 
