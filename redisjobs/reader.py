@@ -115,7 +115,8 @@ class Reader(Service):
                 taken = await self._broker.begin(lane.queue, lane.consumer, entries, lease_ms=lane.lease_ms, room=room)
             self._open_wait = False
             self._paused, self.dry = taken.paused, False
-            self._start(taken.deliveries, asked_at)
+            # where a group was lost, an entry comes again that this worker has begun: that is a repeat, not a start
+            self._start(lane.unheard_of(taken.deliveries, frozenset()), asked_at)
         return len(taken.deliveries)
 
     async def _recall(self) -> None:

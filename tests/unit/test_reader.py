@@ -203,3 +203,14 @@ async def test_a_client_that_swallows_one_cancel_does_not_hold_the_stop_up(monke
     await settle()
     await asyncio.wait_for(setup.reader.stop(), 2.0)
     assert setup.reader.state == "stopped"
+
+
+async def test_an_entry_that_comes_again_while_its_body_runs_is_not_started_twice() -> None:
+    running = delivery()
+    setup = Setup(running)
+    await setup.reader.start()
+    await settle()
+    assert [attempt.delivery for attempt in setup.begun] == [running]
+    await setup.arrive(running)
+    await settle(50)
+    assert len(setup.begun) == 1
