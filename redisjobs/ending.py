@@ -54,9 +54,11 @@ def succeeded(attempt: Attempt, job: AnyJob, value: object, clock: Clock) -> Fin
     """The finish of a body that returned."""
     if log.isEnabledFor(logging.DEBUG):
         event(log, logging.DEBUG, "attempt.done", job=attempt.job, job_id=attempt.job_id, seconds=_took(attempt))
+    if job.declaration.result_ttl is None and job.declaration.retention is None:
+        return Finish(attempt.delivery, "done", counted=True)
     ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
     if ttl is None:
-        record = b"" if keep is None else pack(duration_ms=_ms(_took(attempt)), keep=keep)
+        record = pack(duration_ms=_ms(_took(attempt)), keep=keep)
         return Finish(attempt.delivery, "done", counted=True, record=record)
     try:
         result = job.encode_result(value)
