@@ -18,8 +18,8 @@ local paused = redis.call('HGET', life, 'paused') == '1'
 local found = {}
 for i = 4, #ARGV, 3 do
   local band, entry, id = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
-  local pending = redis.pcall('XPENDING', q.ready[band + 1], 'workers', entry, entry, 1, consumer)
-  if not pending.err and #pending > 0 then
+  local pending = of_group(redis.pcall('XPENDING', q.ready[band + 1], 'workers', entry, entry, 1, consumer))
+  if #pending > 0 then
     if (paused or #found >= tonumber(room)) and not is_begun(q, entry, id) then
       put_back(q, band, entry, id)
     elseif not paused then

@@ -26,8 +26,8 @@ local function is_ghost(id, rec)
   local r, run = read_record(rec), read_run(redis.call('HGET', runs, id))
   if has(r.flags, 'd') then return false end
   if r.entry == '-' or run.entry ~= r.entry then return true end
-  local pending = redis.pcall('XPENDING', q.ready[r.band + 1], 'workers', r.entry, r.entry, 1)
-  return pending.err or not pending[1] or pending[1][3] >= run.lease
+  local pending = of_group(redis.pcall('XPENDING', q.ready[r.band + 1], 'workers', r.entry, r.entry, 1))
+  return not pending[1] or pending[1][3] >= run.lease
 end
 
 local gone, reply = 0, { 'ok', 0 }

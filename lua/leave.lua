@@ -4,13 +4,13 @@
 -- ARGV    consumer who leaves
 -- Reply   how many entries it still holds; it stays while that is not 0
 -- Cost    O(consumers)
+-- uses lib/record.lua
 local ready0, ready1, ready2 = unpack(KEYS)
 local consumer = unpack(ARGV, 1, 1)
 
 local held = 0
 for _, stream in ipairs({ ready0, ready1, ready2 }) do
-  local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, 'workers')
-  for _, info in ipairs(consumers.err and {} or consumers) do
+  for _, info in ipairs(of_group(redis.pcall('XINFO', 'CONSUMERS', stream, 'workers'))) do
     local fields = {}
     for i = 1, #info, 2 do fields[info[i]] = info[i + 1] end
     if fields.name == consumer then held = held + fields.pending end

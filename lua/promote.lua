@@ -38,8 +38,8 @@ if graved == 0 and redis.call('ZCARD', graves) == 0 and redis.call('XLEN', outco
 
 local waiting = 0
 for _, stream in ipairs(ready) do
-  local pending = redis.pcall('XPENDING', stream, 'workers')
-  waiting = waiting + redis.call('XLEN', stream) - (pending.err and 0 or pending[1])
+  local pending = of_group(redis.pcall('XPENDING', stream, 'workers'))
+  waiting = waiting + redis.call('XLEN', stream) - (pending[1] or 0)
 end
 local reply = { #ids, wait, graved, waiting }
 local asked = redis.call('SRANDMEMBER', cancels, 1000)

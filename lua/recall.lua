@@ -16,8 +16,7 @@ even_when_full(life)
 local paused = redis.call('HGET', life, 'paused') == '1'
 local found = {}
 for band, stream in ipairs(q.ready) do
-  local pending = redis.pcall('XPENDING', stream, 'workers', '-', '+', count, consumer)
-  for _, item in ipairs(pending.err and {} or pending) do
+  for _, item in ipairs(of_group(redis.pcall('XPENDING', stream, 'workers', '-', '+', count, consumer))) do
     local entry = redis.call('XRANGE', stream, item[1], item[1])[1]
     if entry and paused and not is_begun(q, item[1], entry[2][2]) then
       put_back(q, band - 1, item[1], entry[2][2])

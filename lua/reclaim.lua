@@ -48,8 +48,8 @@ local function take_over(band, entry, id, idle)
 end
 
 for band, stream in ipairs(q.ready) do
-  local late = redis.pcall('XPENDING', stream, 'workers', 'IDLE', lease, '-', '+', count + 500)
-  for _, item in ipairs(late.err and {} or late) do
+  local late = of_group(redis.pcall('XPENDING', stream, 'workers', 'IDLE', lease, '-', '+', count + 500))
+  for _, item in ipairs(late) do
     if #found >= count or ended >= 500 then more = true break end
     local entry = redis.call('XRANGE', stream, item[1], item[1])[1]
     if not entry then

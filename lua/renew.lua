@@ -33,7 +33,7 @@ for band, list in ipairs(entries) do
   for first = 1, #list, 1000 do
     local piece = { unpack(list, first, math.min(first + 999, #list)) }
     piece[#piece + 1] = 'JUSTID'
-    redis.pcall('XCLAIM', ready[band], 'workers', consumer, 0, unpack(piece)) -- a lost stream: the audit sees to it
+    of_group(redis.pcall('XCLAIM', ready[band], 'workers', consumer, 0, unpack(piece))) -- lost: the audit sees to it
   end
 end
 return reply

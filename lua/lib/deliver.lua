@@ -5,7 +5,8 @@
 local function read_new(stream, consumer, count)
   local reply = redis.pcall('XREADGROUP', 'GROUP', 'workers', consumer, 'COUNT', count, 'STREAMS', stream, '>')
   if reply and reply.err then
-    redis.pcall('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM') -- where that was not it, the next line tells
+    of_group(reply)
+    redis.call('XGROUP', 'CREATE', stream, 'workers', '0', 'MKSTREAM')
     reply = redis.call('XREADGROUP', 'GROUP', 'workers', consumer, 'COUNT', count, 'STREAMS', stream, '>')
   end
   return reply and reply[1] and reply[1][2] or {}

@@ -22,6 +22,17 @@ local function digits(ms)
   return string.format('%.0f', ms)
 end
 
+-- What a call on a group answered, or an empty list where the group is gone. Every other error is raised: a right
+-- that lacks must never look like a queue without jobs.
+local function of_group(reply)
+  local err = reply and reply.err
+  if not err then return reply or {} end
+  for _, gone in ipairs({ 'NOGROUP', 'no such key', 'requires the key to exist' }) do
+    if string.find(tostring(err), gone, 1, true) then return {} end
+  end
+  error(tostring(err), 0)
+end
+
 local function is_tombstone(rec)
   return string.sub(rec, 1, 1) == '!'
 end

@@ -15,9 +15,10 @@ import pytest
 from redisjobs import App
 from redisjobs.broker import Publication
 from redisjobs.errors import ConfigurationError, RedisjobsError, StoreRefused
+from redisjobs.settings import Settings
 from tests.stories.road import Road
 from tests.support.eventually import eventually
-from tests.support.processes import Processes
+from tests.support.processes import Processes, Program
 from tests.support.servers import PostgresServer, RedisServer
 
 PASSWORD = "qx7@wv8/yj4#%+:?é 'kz9\\"
@@ -117,7 +118,7 @@ async def test_a_password_of_any_characters_opens_redis(
 def test_a_raw_password_in_a_url_is_refused_without_a_part_of_it(store: str):
     scheme = {"redis": "redis", "database": "postgresql"}[store]
     with pytest.raises(ConfigurationError, match="percent-encoded") as refused:
-        App(**{f"{store}_url": f"{scheme}://user:{PASSWORD}@127.0.0.1/0"})
+        Settings(**{f"{store}_url": f"{scheme}://user:{PASSWORD}@127.0.0.1/0"})
     assert not [part for part in PARTS if part in str(refused.value)]
 
 
@@ -150,13 +151,18 @@ async def test_a_role_with_such_a_password_opens_postgres(
         assert not [part for part in PARTS if part in repr(app.settings) + str(app.settings.shown())]
 
 
+def title(program: Program) -> str:
+    """What `ps` shows of it."""
+    return Path(f"/proc/{program.pid}/cmdline").read_text()
+
+
 @pytest.mark.parametrize("level", ["info", "debug"])
 async def test_no_argument_is_in_any_log(database_url: str, processes: Processes, level: str):
     processes.module("shop_n05", textwrap.dedent(SHOP))
     with psycopg.connect(database_url) as connection:
         for how in ("works", "fails", "dies"):
             connection.execute(
-                "SELECT redisjobs.enqueue('work', json_build_object('secret', %s::text, 'how', %s::text), tenant_id => 't1')",
+                "SELECT redisjobs.enqueue('work', json_build_object('secret', %s::text, 'how', %s::text))",
                 [MARKER, how],
             )
         connection.execute(
@@ -173,7 +179,7 @@ async def test_no_argument_is_in_any_log(database_url: str, processes: Processes
             return connection.execute("SELECT count(*) FROM redisjobs.outbox").fetchone() == (0,)
 
     await eventually(all_ended, "all have ended", 30)
-    logs = "".join(each.log() + Path(f"/proc/{each.pid}/cmdline").read_text() for each in (relay, worker))
+    logs = "".join(each.log() + title(each) for each in (relay, worker))
     assert "job.dead" in logs
     assert worker.stop() == 0
     assert relay.stop() == 0
