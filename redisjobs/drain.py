@@ -127,12 +127,14 @@ class Drain:
         return len(stuck)
 
     async def _last_finishes(self) -> None:
-        answered = asyncio.gather(*(serving.batcher.drained() for serving in self._servings))
-        await self._until_handed_back(asyncio.shield(answered))
-        if not answered.done():
-            await asyncio.wait({answered}, timeout=HARD_S)
-        if not answered.done():
-            answered.cancel()
+        answers = [asyncio.create_task(serving.batcher.drained()) for serving in self._servings]
+        if not answers:
+            return
+        await self._until_handed_back(asyncio.wait(answers))
+        _, unanswered = await asyncio.wait(answers, timeout=HARD_S)
+        for each in unanswered:
+            each.cancel()
+        if unanswered:
             finishes = sum(len(serving.lane.held) for serving in self._servings)
             remedy = "Redis does not answer: what it did not hear of runs again when its lease has lapsed"
             event(log, logging.WARNING, "drain-abandoned", part="worker", finishes=finishes, remedy=remedy)

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from redisjobs import App, Job
+from redisjobs.drain import HARD_S
 from tests.faults.road import Road, sized, up
 from tests.faults.shop import ask, echo, order, serve, serve_in_thread
 from tests.support.eventually import eventually
@@ -50,26 +51,28 @@ async def test_a_stop_while_connecting_hangs_ends_the_process(
     assert await program.ended(within=10) == 0
 
 
-@pytest.mark.parametrize("part", ["worker", "relay on Redis", "relay on Postgres"])
 async def test_a_stop_while_a_store_is_silent_ends_the_process_within_its_grace(
-    part: str, road: Road, redis_proxy: Proxy, postgres_proxy: Proxy
+    road: Road, redis_proxy: Proxy, postgres_proxy: Proxy
 ):
-    start = road.worker if part == "worker" else road.relay
-    program = start(redis=redis_proxy.url, database=postgres_proxy.url)
-    other = road.relay() if part == "worker" else road.worker()
-    await up(program, other)
+    worker = road.worker("--shutdown-grace", "1s", redis=redis_proxy.url)
+    relays = [road.relay(redis=redis_proxy.url), road.relay(database=postgres_proxy.url)]
+    await up(worker, *relays)
     (job,) = road.enqueue(order.call(seconds=0.5))
     await road.ran(job)
-    proxy = postgres_proxy if part == "relay on Postgres" else redis_proxy
 
-    proxy.swallow_open()
-    proxy.ignore()
+    for proxy in (redis_proxy, postgres_proxy):
+        proxy.swallow_open()
+        proxy.ignore()
     stopped_at = time.monotonic()
-    program.send(signal.SIGTERM)
+    for program in (worker, *relays):
+        program.send(signal.SIGTERM)
 
-    await program.ended(within=40)
-    assert time.monotonic() - stopped_at < 35
-    await up(start())
+    assert await worker.ended() == 75, "its receipt says that the job was not finished"
+    assert time.monotonic() - stopped_at < 1 + 3 * HARD_S
+    assert [await relay.ended() for relay in relays] == [0, 0]
+    assert time.monotonic() - stopped_at < 20
+    assert not [program for program in (worker, *relays) if "Traceback" in program.log()]
+    await road.start()
     await road.at_rest(extra=[job])
 
 

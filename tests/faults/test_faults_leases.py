@@ -175,11 +175,11 @@ async def test_slow_replies_cost_no_lease_and_silence_costs_it_with_the_holder_t
     await up(road.relay(), slow)
     (job,) = road.enqueue(order.call(seconds=14))
     await road.ran(job)
-    redis_proxy.replies.delay(0.6)
+    redis_proxy.replies.delay(0.2 * LEASE_S)
     await always(lambda: min(left_of_leases(road), default=1) > 0.2, "the lease stays well alive", lasting=5)
 
     await up(road.worker())
-    redis_proxy.replies.delay(6)
+    redis_proxy.replies.delay(3 * LEASE_S)
     await road.ran(job, times=2)
     redis_proxy.replies.delay(0)
 
