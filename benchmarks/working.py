@@ -48,7 +48,7 @@ def backlogs(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"drain with {count:,} waiting", "jobs/s", found)
     first, last = bench.scale.backlogs[0], bench.scale.backlogs[-1]
     name = f"… with {last:,} against {first:,}"
-    yield ratio(name, rates[last], rates[first], Target(0.9, loose=0.4))
+    yield ratio(name, rates[last], rates[first], Target(0.9, loose=0.2))
 
 
 def memory(bench: Bench) -> Iterator[Figure]:
