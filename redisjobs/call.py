@@ -251,5 +251,7 @@ def _short(value: object) -> object:
 
 
 def as_seconds(duration: Duration | None) -> float | None:
-    """The seconds of a checked duration."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+    """The seconds of a checked duration; a float always, for psycopg sends no lists of ints and floats."""
+    if duration is None:
+        return None
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)

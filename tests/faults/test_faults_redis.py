@@ -164,7 +164,7 @@ async def test_an_idle_fleet_is_quiet_and_ready(road: Road, redis_proxy: Proxy):
     await eventually(lambda: not road.states(), "it is settled")
     opened = redis_proxy.accepted
 
-    await last(sized(12, 120))  # more than two of the longest waits
+    await last(sized(7, 120))  # more than the longest wait of a blocking read
 
     assert redis_proxy.accepted == opened, "somebody connected anew"
     assert not [line for program in programs for line in program.log().splitlines() if "ERROR" in line]
@@ -194,7 +194,7 @@ async def test_memory_does_not_grow_while_redis_is_away(road: Road, redis_proxy:
 
     redis_proxy.down()
     async with load(road, at_once=sized(100, 10)):
-        await last(sized(6, 600))
+        await last(sized(4, 600))
     grown = [resident_mb(program) - was for program, was in zip(programs, before, strict=True)]
     redis_proxy.heal()
 

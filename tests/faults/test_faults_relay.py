@@ -71,7 +71,7 @@ async def test_a_relay_that_wakes_up_after_its_lease_marks_and_publishes_nothing
 @pytest.mark.timeout(sized(150, 3000))
 async def test_a_relay_killed_between_publish_and_mark_leaves_one_entry_for_each_job(road: Road, postgres_proxy: Proxy):
     queues = ("default", "mail", "print")
-    relays = [road.relay(lease=1, database=postgres_proxy.url) for _ in range(3)]
+    relays = [road.relay(lease=0.6, database=postgres_proxy.url) for _ in range(3)]
     await up(*relays)
     for kill in range(sized(20, 60, 200)):
         rule = postgres_proxy.hold_request(MARK)
@@ -80,7 +80,9 @@ async def test_a_relay_killed_between_publish_and_mark_leaves_one_entry_for_each
         victim = await road.held(relays, queue)
         victim.kill()
         rule.release()
-        relays = [relay for relay in relays if relay is not victim] + [road.relay(lease=1, database=postgres_proxy.url)]
+        relays = [relay for relay in relays if relay is not victim] + [
+            road.relay(lease=0.6, database=postgres_proxy.url)
+        ]
 
     await eventually(lambda: published(road) == len(road.committed), "all rows are marked", 20)
     for queue in queues:

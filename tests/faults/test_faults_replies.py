@@ -40,10 +40,10 @@ async def worker(lease: float) -> AsyncIterator[None]:
         await made.stop(10)
 
 
-async def left_behind(road: Road, *, orphan: bool) -> None:
+async def left_behind(road: Road, *, orphan: bool, due_in: float) -> None:
     """A ghost in Redis without a row, rows that are old enough for the audit, and a job that a lost worker holds."""
     async with relay(road, road.redis_url):
-        first, _, ghost = road.enqueue(order.call(), order.using(delay=1).call(), order.using(delay=60).call())
+        first, _, ghost = road.enqueue(order.call(), order.using(delay=due_in).call(), order.using(delay=60).call())
         await eventually(lambda: "staged" not in road.states().values(), "they are published")
     road.query("DELETE FROM redisjobs.outbox WHERE id = %s", ghost)
     road.query("UPDATE redisjobs.outbox SET published_at = published_at - interval '1 hour'")
@@ -62,7 +62,7 @@ async def test_a_call_whose_reply_is_lost_doubles_nothing(
 ):
     monkeypatch.setattr(app, "settings", Settings(redis_url=redis_proxy.url))
     short = call in ("renew", "reclaim")  # the others show that nobody has to wait for the end of a lease
-    await left_behind(road, orphan=short)
+    await left_behind(road, orphan=short, due_in=1 if call == "audit" else 0.1)
     if call == "adopt":  # called when Redis has lost its data
         road.redis.flushall()
     if call == "recall":  # called when another reply was lost

@@ -119,6 +119,17 @@ def test_the_longest_delay_and_window_are_taken(conn):
     assert row["run_at"] > datetime(2120, 1, 1, tzinfo=UTC)
 
 
+def test_calls_of_one_statement_may_have_durations_of_any_type(conn):
+    durations = (60, 0.5, timedelta(minutes=1))
+    app.enqueue(
+        conn,
+        [mail.using(delay=d, expires=d, idempotency_key=f"{d}", window=d).call("a@example.org") for d in durations],
+    )
+    minute, half = timedelta(minutes=1), timedelta(seconds=0.5)
+    assert [row["key_window"] for row in rows(conn)] == [minute, half, minute]
+    assert [row["run_at"] - row["staged_at"] < minute / 2 for row in rows(conn)] == [False, True, False]
+
+
 def test_many_calls_are_one_statement_and_keep_their_order(conn):
     calls: list[Call[Any]] = [mail.using(delay=n or None, tenant=f"t{n}").call(f"{n}") for n in range(300)]
     calls[7] = charge.call(Decimal(7), at=datetime(2026, 1, 1, tzinfo=UTC))
