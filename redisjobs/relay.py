@@ -166,6 +166,8 @@ class Relay(Service):
         for hold, mark in zip(holds, marks, strict=True):
             if (mark.epoch, mark.fence) != (hold.epoch, hold.token):
                 hold.opened = False
+        # a worker that died before it named its queue, and the end of a job that nobody holds, are found here
+        self._named |= await self.carrier.unsettled({hold.queue: hold.settled for hold in holds if hold.opened})
         with contextlib.suppress(BrokerUnavailable):  # so full that not even a name fits
             await self.carrier.announce([hold.queue for hold in holds])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,6 +155,15 @@ class Carrier:
                 pipeline.execute_command("HMGET", self.keys.key(queue, "life"), "epoch", "fence")
             replies: list[Any] = await pipeline.execute()
         return [Mark((epoch or b"").decode(), int(fence or 0)) for epoch, fence in replies]
+
+    async def unsettled(self, settled: Mapping[str, bytes]) -> set[str]:
+        """The queues with an outcome behind this position, in one round trip; whether or not a worker named them."""
+        with in_our_words("XRANGE"):
+            pipeline: Any = self.redis.pipeline(transaction=False)
+            for queue, position in settled.items():
+                pipeline.execute_command("XRANGE", self.keys.key(queue, "outcomes"), b"(" + position, "+", "COUNT", 1)
+            replies: list[Any] = await pipeline.execute()
+        return {queue for queue, entries in zip(settled, replies, strict=True) if entries}
 
     async def info(self, section: str) -> dict[str, str]:
         """What Redis says of itself in one section: memory, server, replication.
