@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -35,7 +36,7 @@ def as_documented(server: RedisServer) -> str:
 def refused(server: RedisServer) -> set[str]:
     """The commands that were asked for without the right."""
     with server.client() as admin:
-        return {entry["object"] for entry in admin.acl_log()}
+        return {str(entry["object"]) for entry in cast("list[dict[str, Any]]", admin.acl_log())}
 
 
 async def tour(url: str) -> None:

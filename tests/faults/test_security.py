@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from redisjobs import App
 from redisjobs.broker import Publication
@@ -138,7 +139,7 @@ async def test_a_role_with_such_a_password_opens_postgres(
 ):
     server = start_postgres(password_encryption="scram-sha-256")
     with psycopg.connect(server.url, autocommit=True) as admin:
-        admin.execute(psycopg.sql.SQL("CREATE ROLE odd LOGIN PASSWORD {}").format(PASSWORD))
+        admin.execute(sql.SQL("CREATE ROLE odd LOGIN PASSWORD {}").format(PASSWORD))
     (server.folder / "data" / "pg_hba.conf").write_text("host all odd all scram-sha-256\nhost all all all trust\n")
     server.restart()
     at = f"127.0.0.1:{server.port}/postgres"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.support.eventually import eventually_now
 from tests.support.processes import Processes, Program
@@ -143,7 +144,7 @@ def test_what_a_page_has_one_run(desk: Desk, page: str):
     desk.query(_TABLES)
     with psycopg.connect(desk.database_url) as connection:
         for role in ("shop", "relay", "ops") if page == "docs/producers.md" else ():
-            connection.execute(psycopg.sql.SQL("CREATE ROLE {}").format(psycopg.sql.Identifier(role)))
+            connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
         for block in found:
             connection.execute(block.text.replace("COMMIT;", "").replace("BEGIN;", "").encode())
         connection.rollback()  # roles belong to the whole server, and are not to stay
