@@ -31,7 +31,7 @@ luacheck:
 test: $(READY)
 	$(BIN)/python -m pytest
 
-# The slow ones apart: kills, pauses, lost replies.
+# The slow ones apart: kills, pauses, lost replies. With REDISJOBS_FAULTS=night or =release: more and longer repeats.
 faults: $(READY)
 	$(BIN)/python -m pytest tests/faults
 
