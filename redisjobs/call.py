@@ -153,7 +153,8 @@ class Handle(Generic[R]):
         """What the body returned, once the job has ended; for a job that declares `result_ttl`.
 
         Args:
-            timeout: seconds or a timedelta to wait; None: until it is there.
+            timeout: seconds or a timedelta to wait; None: until it is there. Give one where the call may be a
+                duplicate: a row that ends as `deduplicated` has no result of its own, and none comes.
 
         Raises:
             JobFailed: the job ended as a dead letter.
