@@ -136,7 +136,7 @@ async def test_a_result_that_does_not_come_is_told(app: App):
         ({"word": "dead", "record": pack(RECORD)},
          JobFailed, "ValueError: no"),
         ({"word": "dead", "record": pack(why="its workers were lost")}, JobFailed, "its workers were lost"),
-        ({"word": "dead"}, JobFailed, "no error is known"),
+        ({"word": "dead"}, JobFailed, "lost again and again"),
         ({"word": "cancelled", "record": pack(why="by me")}, JobCancelled, "by me"),
         ({"word": "expired"}, JobExpired, "expires"),
         ({"word": "done"}, DecodeError, "not kept"),

@@ -101,8 +101,9 @@ def test_a_kill_during_the_start_leaves_nothing_running(killed: str, tmp_path: P
 
 def test_ctrl_c_reaches_the_application_first_which_can_still_use_them() -> None:
     then = (
-        "import psycopg\n"
-        "    try:\n        print('waiting', flush=True); signal.pause()\n"
+        "import psycopg, time\n"
+        "    try:\n        print('waiting', flush=True)\n"
+        "        while True: time.sleep(0.05)\n"  # not signal.pause: a signal just before it would wait for another
         "    except KeyboardInterrupt:\n"
         "        print(psycopg.connect(servers.database_url).execute(\"SELECT 'drained'\").fetchone()[0])"
     )

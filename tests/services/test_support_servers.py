@@ -134,7 +134,10 @@ async def test_the_ledger_works_in_a_loop_and_in_a_process_that_is_killed(ledger
 
 
 def test_programs_are_stopped_frozen_and_heard(processes: Processes):
-    source = "import signal, sys; signal.signal(15, lambda *_: sys.exit(75)); print('up'); signal.pause()"
+    source = (
+        "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(75)); print('up')\n"
+        "while True: time.sleep(0.05)"
+    )
     program = processes.python("-c", source)
     program.says_now("up")
 

@@ -71,8 +71,14 @@ class Application:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.communicate(timeout=60)
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self._close()
+
+    def _close(self) -> None:
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream:
                 stream.close()
