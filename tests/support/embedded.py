@@ -72,7 +72,8 @@ class Application:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self.process.wait(60)
+            if self.process.poll() is None:
+                self.process.communicate(timeout=60)  # closes its standard input, and so ends it
         finally:
             self.process.kill()
             self.process.wait()
