@@ -1,4 +1,4 @@
-"""Every call of worker and relay is carried out once with its reply lost: nothing is doubled, nothing left lying."""
+"""Every call of worker and relay is carried out with its reply lost: nothing is doubled, nothing left lying."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ async def left_behind(road: Road, *, orphan: bool, due_in: float) -> None:
         await broker.close()
 
 
-@pytest.mark.parametrize("nth", range(1, sized(2, 4, 10)))
+@pytest.mark.parametrize("times", range(1, sized(2, 4, 10)))
 @pytest.mark.parametrize("call", [*OF_WORKERS, *OF_RELAYS])
 async def test_a_call_whose_reply_is_lost_doubles_nothing(
-    call: str, nth: int, road: Road, redis_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    call: str, times: int, road: Road, redis_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(app, "settings", Settings(redis_url=redis_proxy.url))
     short = call in ("renew", "reclaim")  # the others show that nobody has to wait for the end of a lease
@@ -67,7 +67,7 @@ async def test_a_call_whose_reply_is_lost_doubles_nothing(
         road.redis.flushall()
     if call == "recall":  # called when another reply was lost
         redis_proxy.lose_reply("take", nth=2)
-    lost = redis_proxy.lose_reply(call, nth=nth if call not in ("adopt", "recall", "leave") else 1)
+    lost = redis_proxy.lose_reply(call, times=times)  # so often in a row
 
     async with relay(road, redis_proxy.url), worker(lease=1 if short else 60):
         road.enqueue(order.call(seconds=0.02) for _ in range(30))
