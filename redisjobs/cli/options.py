@@ -10,8 +10,8 @@ from uuid import UUID
 
 import click
 
-from redisjobs.cli import logging
 from redisjobs.base.postgres import check_database_url
+from redisjobs.cli import logging
 from redisjobs.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
