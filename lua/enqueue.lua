@@ -3,7 +3,7 @@
 -- KEYS    jobs runs due keys windows outcomes cancels, ready: the three streams
 -- ARGV    count    how many jobs follow
 --         …        seven values a job, as in publish
--- Reply   {ok, then for each job that is not simply new: its index, repeat or dup, the key's owner or ''}
+-- Reply   {ok, then for each job that is not simply new: its index, repeat, dup or kept, the key's owner or ''}
 -- Cost    O(jobs)
 -- uses lib/record.lua lib/place.lua
 local jobs, runs, due, keys, windows, outcomes, cancels, ready0, ready1, ready2 = unpack(KEYS)

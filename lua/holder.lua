@@ -8,4 +8,5 @@
 local jobs, keys, windows = unpack(KEYS)
 local key = unpack(ARGV, 1, 1)
 
-return key_owner({ jobs = jobs, keys = keys, windows = windows, fresh = {} }, key, '', now_ms()) or ''
+local owner = key_owner({ jobs = jobs, keys = keys, windows = windows, fresh = {} }, key, '', now_ms())
+return owner or ''

@@ -5,7 +5,8 @@
 --         epoch    the life of Redis that it believes in
 --         …        seven values a row: id, head (number life flags band window keysize), delay in ms, ms to the
 --                  expiry or '', attempts so far, key or '', envelope
--- Reply   {ok, then for each row that is not simply new: its index, repeat or dup, the key's owner or ''},
+-- Reply   {ok, then for each row that is not simply new: its index, repeat, dup or kept, the key's owner or
+--         ''},
 --         or {stale} below the fence, {epoch} in another life
 -- Cost    O(rows)
 -- uses lib/record.lua lib/place.lua

@@ -141,8 +141,8 @@ class App(Registry):
         handles = [self._handle(call) for call in flat]
         for queue, placed in queues.items():
             words = await self.broker().enqueue_direct(queue, [publication for _, publication in placed])
-            for (place, _), (word, owner) in zip(placed, words, strict=True):
-                if word == "dup" and owner is not None:
+            for (place, _), (_, owner) in zip(placed, words, strict=True):
+                if owner is not None:
                     handles[place] = self._handle(flat[place], owner)
         return handles
 

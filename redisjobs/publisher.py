@@ -212,7 +212,7 @@ class Publisher:
     async def _mark(
         self, hold: Hold, rows: Sequence[StagedRow], words: Sequence[tuple[str, bytes | None]], done: Pass
     ) -> None:
-        placed = [row for row, (word, _) in zip(rows, words, strict=True) if word != "dup"]
+        placed = [row for row, (_, owner) in zip(rows, words, strict=True) if owner is None]
         duplicates = [(row, owner) for row, (_, owner) in zip(rows, words, strict=True) if owner]
         if placed:
             done.wrote |= await self._change(
@@ -223,17 +223,22 @@ class Publisher:
                 lives=_numbers(row.redrives for row in placed),
             )
         if duplicates:
-            await self._deduplicate(hold, duplicates, done)
+            kept = {owner for word, owner in words if owner and word == "kept"}
+            await self._deduplicate(hold, duplicates, done, sure=kept)
 
     async def _deduplicate(
-        self, hold: Hold, duplicates: Sequence[tuple[StagedRow, bytes]], done: Pass, direct: Iterable[bytes] = ()
+        self, hold: Hold, duplicates: Sequence[tuple[StagedRow, bytes]], done: Pass, sure: Iterable[bytes] = ()
     ) -> None:
-        """A duplicate ends; where the job that holds the key has ended itself, Redis forgets that ghost instead."""
+        """A duplicate ends; where the job that holds the key has ended itself, Redis forgets that ghost instead.
+
+        Args:
+            sure: who holds a key whatever Postgres knows: in an open window, or a live job that never had a row.
+        """
         parameters = {
             "ids": _hex(row.id for row, _ in duplicates),
             "lives": _numbers(row.redrives for row, _ in duplicates),
             "owners": _hex(owner for _, owner in duplicates),
-            "direct": _hex(direct),
+            "sure": _hex(sure),
             "retention": self._retention,
         } | self._shown(hold)
         ended = {job for (job,) in await self._database.run("end duplicates", self._sql.deduplicate, parameters)}
@@ -242,14 +247,12 @@ class Publisher:
         if not waiting:
             return
         await self._checked(hold, 0)
-        if direct:
-            done.left += [row.seq for row, _ in waiting]
-            return
-        gone, live = await self._carrier.clear_owners(hold.fence, sorted({owner for _, owner in waiting}))
+        ghosts = {owner for _, owner in waiting}.difference(sure)
+        gone, live = await self._carrier.clear_owners(hold.fence, sorted(ghosts)) if ghosts else (0, set[bytes]())
         done.freed += gone
         done.left += [row.seq for row, owner in waiting if owner not in live]
         if live:  # jobs that never had a row hold their keys by themselves
-            await self._deduplicate(hold, [each for each in waiting if each[1] in live], done, direct=live)
+            await self._deduplicate(hold, [each for each in waiting if each[1] in live], done, sure=live)
 
     async def _end_cancelled(self, hold: Hold, rows: Sequence[tuple[bytes, int]]) -> tuple[int, int]:
         """Redis is asked first; only what it does not know is ended here. Answers how many rows changed, and ended."""

@@ -45,16 +45,20 @@ local function forget(q, id, rec)
 end
 
 -- Who holds the key, if anybody but `id` does. An owner without a job and without a window is a ghost;
--- `q.fresh` are those whose job this call has yet to write.
+-- `q.fresh` are those whose job this call has yet to write. Answers dup while the owner lives, kept in its window.
 local function key_owner(q, key, id, now)
   local owner = redis.call('HGET', q.keys, key)
   if not owner or owner == id then return nil end
   local ends = redis.call('ZSCORE', q.windows, key)
-  if ends then return tonumber(ends) > now and owner or nil end
-  return (q.fresh[owner] or redis.call('HEXISTS', q.jobs, owner) == 1) and owner or nil
+  if ends then
+    if tonumber(ends) > now then return owner, 'kept' end
+    return nil
+  end
+  if q.fresh[owner] or redis.call('HEXISTS', q.jobs, owner) == 1 then return owner, 'dup' end
+  return nil
 end
 
--- The item at ARGV[at], whose id is known. Answers new, repeat, or dup and the key's owner.
+-- The item at ARGV[at], whose id is known. Answers new, repeat, or dup or kept and the key's owner.
 local function place(q, at, id, rec, leftover, now)
   local head, key = ARGV[at + 1], ARGV[at + 5]
   local life, band = string.match(head, '^%d+ (%d+) %S+ (%d)')
@@ -67,8 +71,8 @@ local function place(q, at, id, rec, leftover, now)
     forget(q, id, nil)
   end
   if key ~= '' then
-    local owner = key_owner(q, key, id, now)
-    if owner then return 'dup', owner end
+    local owner, why = key_owner(q, key, id, now)
+    if owner then return why, owner end
     redis.call('HSET', q.keys, key, id)
     redis.call('ZREM', q.windows, key)
   end

@@ -50,15 +50,15 @@ WHERE id IN (SELECT id FROM redisjobs.outbox
              ORDER BY run_at LIMIT %(limit)s);
 
 -- name: deduplicate
--- a row ends as a duplicate only while the job that holds its key is live, or ended within its window; `direct`
--- names live ones that never had a row
+-- a row ends as a duplicate only while the job that holds its key is live, or ended within its window; `sure`
+-- names owners of which Redis alone knows that
 WITH held AS MATERIALIZED (
     SELECT 1 FROM redisjobs.queues
     WHERE queue = %(queue)s AND token = %(token)s AND epoch = %(epoch)s AND lease_until > clock_timestamp()
     FOR SHARE),
 told AS (
     SELECT m.id, m.life, m.owner FROM unnest(%(ids)s::uuid[], %(lives)s::integer[], %(owners)s::uuid[]) AS m(id, life, owner)
-    WHERE m.owner = ANY (%(direct)s::uuid[]) OR EXISTS (SELECT FROM redisjobs.outbox o WHERE o.id = m.owner)
+    WHERE m.owner = ANY (%(sure)s::uuid[]) OR EXISTS (SELECT FROM redisjobs.outbox o WHERE o.id = m.owner)
        OR EXISTS (SELECT FROM redisjobs.finished f WHERE f.id = m.owner AND f.key_until > clock_timestamp())
        OR EXISTS (SELECT FROM redisjobs.dead d WHERE d.id = m.owner AND d.died_at + d.key_window > clock_timestamp())),
 gone AS (

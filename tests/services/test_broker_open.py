@@ -42,8 +42,8 @@ async def test_windows_are_restored_and_do_not_take_a_key_from_a_living_job(q: Q
 
     assert q.dump() == before
     assert await q.broker.holder("q", "living") == living.job_id
-    assert await q.publish(publication(key=b"ended")) == [("dup", ended)]
-    assert await q.publish(publication(key=b"haunted")) == [("dup", ended)]
+    assert await q.publish(publication(key=b"ended")) == [("kept", ended)]
+    assert await q.publish(publication(key=b"haunted")) == [("kept", ended)]
     assert q.redis.zscore(q.key("windows"), b"living") is None
 
 

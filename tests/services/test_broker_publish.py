@@ -79,7 +79,7 @@ async def test_a_window_keeps_the_key_after_the_end_and_then_gives_it_free(q: Qu
     await q.publish(first)
     await q.run_all()
 
-    assert await q.publish(publication(key=b"k")) == [("dup", first.job_id)]
+    assert await q.publish(publication(key=b"k")) == [("kept", first.job_id)]
     assert await q.broker.holder("q", "k") == first.job_id
 
     q.redis.zadd(q.key("windows"), {b"k": 1})  # its end has come

@@ -120,7 +120,7 @@ async def test_relays_are_fenced_and_lives_told_apart(q: QueueByHand):
         await q.publish(publication())
     await q.open(token=2, epoch="life-2")
     await q.carrier.adopt(q.fence, [(b"k", bytes(16), 60_000)])
-    assert await q.publish(publication(key=b"k")) == [("dup", bytes(16))]
+    assert await q.publish(publication(key=b"k")) == [("kept", bytes(16))]
     assert await q.broker.holder("q", "k") == bytes(16)
 
 

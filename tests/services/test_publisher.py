@@ -292,6 +292,27 @@ async def test_a_live_job_without_a_row_holds_its_key(conn: Conn, relay: RelayBy
     assert conn.execute("SELECT duplicate_of FROM redisjobs.finished").fetchone() == (UUID(bytes=direct.job_id),)
 
 
+async def test_a_window_counts_although_postgres_knows_nothing_of_the_job_that_ended(
+    conn: Conn, relay: RelayByHand, worker: Hand
+):
+    direct = publication("direct", key=b"direct", window_ms=3_600_000, direct=True)
+    await worker.broker.enqueue_direct("default", [direct])
+    purged = stage(conn, idempotency_key="purged", key_window=timedelta(hours=1))
+    conn.commit()
+    await relay.rounds()
+    await worker.run("dead")
+    await relay.rounds()
+    conn.execute("DELETE FROM redisjobs.dead")
+    twins = [stage(conn, idempotency_key=key) for key in ("direct", "purged")]
+    conn.commit()
+
+    await relay.rounds()
+
+    assert states(conn) == dict.fromkeys(twins, "deduplicated")
+    found = conn.execute("SELECT id, duplicate_of FROM redisjobs.finished").fetchall()
+    assert dict(found) == dict(zip(twins, [UUID(bytes=direct.job_id), purged], strict=True))
+
+
 async def test_a_row_published_again_is_no_duplicate_of_itself(conn: Conn, relay: RelayByHand, redis: redis_py.Redis):
     job = stage(conn, idempotency_key="k")
     conn.commit()
