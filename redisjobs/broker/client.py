@@ -61,7 +61,9 @@ def _our(connection: Any) -> Any:
 
     redis-py packs value by value, and for the thousands of a batch that takes as long as Redis takes for the batch.
     It sends inside of `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes as the sending
-    ends: whoever called would go on as if nobody had asked him to stop.
+    ends: whoever called would go on as if nobody had asked him to stop. And it writes to connections whose loss
+    asyncio knows of already; asyncio of Python 3.12 and 3.13 then goes on watching the number of that socket, and the
+    next socket that gets this number never hears that it is connected.
     """
     pack_one_by_one, pack = connection.pack_command, cast("Any", hiredis).pack_command
 
@@ -71,6 +73,9 @@ def _our(connection: Any) -> Any:
     async def send_packed_command(self: Any, *args: Any, **options: Any) -> None:
         task = asyncio.current_task()
         asked_before = task.cancelling() if task else 0
+        if self._writer is not None and self._writer.is_closing():
+            await self.disconnect(nowait=True)
+            raise exceptions.ConnectionError("the connection was closed")
         await connection.send_packed_command(self, *args, **options)
         if task and task.cancelling() > asked_before:
             await self.disconnect(nowait=True)
