@@ -15,7 +15,7 @@ from redisjobs.broker import Fence
 from redisjobs.errors import BrokerUnavailable
 from redisjobs.floor import Floor
 
-_NAMES = ("meet", "take", "fresh_token", "let_go", "fall_asleep", "wake_up", "oldest_running", "with_work")
+_NAMES = ("meet", "take", "keep", "fresh_token", "let_go", "fall_asleep", "wake_up", "oldest_running", "with_work")
 statements.load("leases").require(*_NAMES)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
@@ -132,6 +132,16 @@ class Leases:
                 hold.trusted_until, hold.opened = until, hold.opened and hold.paused == paused
                 hold.paused = paused
         return taken, {row[0] for row in rows}
+
+    async def keep(self) -> bool:
+        """Renew what is held in the midst of a round; False where one was left out, because its row is locked."""
+        asked_at = self._clock.monotonic()
+        rows = await self._database.run("keep leases", self._sql.keep, {"relay": self._relay, "lease": self._lease})
+        for queue, token in rows:
+            hold = self.held.get(queue)
+            if hold is not None and hold.token == token:
+                hold.trusted_until = asked_at + self._lease
+        return len(rows) >= len(self.held)
 
     def trusts(self, hold: Hold) -> bool:
         """Whether the lease still runs, as far as this process can know."""

@@ -32,9 +32,8 @@ POLL_S = 0.005
 """Between looks at a queue that is polled."""
 QUIET_S = 1.0
 """Between looks at the whole of both stores while nothing goes on and producers are heard."""
-CLEAN_S = 60.0
+CLEAN_S = AUDIT_PAUSE_S = 60.0
 AUDIT_S = 1.0
-AUDIT_PAUSE_S = 60.0
 
 
 class Relay(Service):
@@ -65,7 +64,7 @@ class Relay(Service):
         self.leases = Leases(database, name, settings.lease_s, schema, clock)
         self.publisher = Publisher(
             database, carrier, batch_size=settings.batch_size, horizon=settings.horizon_s,
-            retention=settings.retention_s, admits=self.memory.admits, schema=schema, clock=clock,
+            retention=settings.retention_s, admits=self._admits, schema=schema, clock=clock,
         )  # fmt: skip
         self.settler = Settler(database, carrier, retention=settings.retention_s, schema=schema)
         self.recovery = Recovery(database, carrier, settings.lease_s, schema, clock)
@@ -154,6 +153,7 @@ class Relay(Service):
         """Renew leases and look at Redis' lives; both are due long before either ends."""
         self._strangers.update(self._named - set(self.leases.held))
         self._took(await self.leases.renew())
+        self._due["keep"] = self.clock.monotonic() + self.settings.lease_s / 3
         for queue in set(self.activity) - set(self.leases.held):
             del self.activity[queue]
         if await self.memory.has_restarted():
@@ -170,6 +170,15 @@ class Relay(Service):
         self._named |= await self.carrier.unsettled({hold.queue: hold.settled for hold in holds if hold.opened})
         with contextlib.suppress(BrokerUnavailable):  # so full that not even a name fits
             await self.carrier.announce([hold.queue for hold in holds])
+
+    async def _keep(self) -> None:
+        """A long round, or a long pass in it, renews the leases on its way."""
+        if self._is_due("keep", self.settings.lease_s / 3) and not await self.leases.keep():
+            self._due["keep"] = 0.0
+
+    async def _admits(self, size: int) -> bool:
+        await self._keep()
+        return await self.memory.admits(size)
 
     def _took(self, holds: Iterable[Hold]) -> None:
         """A queue whose last holder polled it is polled on: its producers do not notify."""
@@ -257,6 +266,7 @@ class Relay(Service):
     async def _work(self, hold: Hold) -> int:
         """One turn on a queue: publish, settle, and what can wait; in this order and never side by side."""
         active = self._active(hold.queue)
+        await self._keep()
         async with hold.in_turn():
             if not await self._may_work(hold):
                 return 0

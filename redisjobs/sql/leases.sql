@@ -18,6 +18,16 @@ FROM free
 WHERE q.queue = free.queue
 RETURNING q.queue, q.token, q.epoch, q.paused, q.asleep, coalesce(q.failing::text, '');
 
+-- name: keep
+-- a long round renews on its way what this relay holds; it takes nothing
+UPDATE redisjobs.queues q
+SET lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
+FROM (SELECT queue FROM redisjobs.queues
+      WHERE holder = %(relay)s AND lease_until > clock_timestamp()
+      FOR UPDATE SKIP LOCKED) AS mine
+WHERE q.queue = mine.queue
+RETURNING q.queue, q.token;
+
 -- name: fresh_token
 -- after a call with an unknown end: what may still be under way is refused from now on
 UPDATE redisjobs.queues SET token = greatest(token, %(above)s::bigint) + 1, lease_until = clock_timestamp() + make_interval(secs => %(lease)s)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
 import psycopg
 import pytest
 import redis as redis_py
 
+from redisjobs import staged
 from redisjobs.base.postgres import Database
-from redisjobs.broker import Stale
+from redisjobs.broker import Fence, Publication, Stale
 from redisjobs.errors import BrokerUnavailable
-from redisjobs.leases import Leases
+from redisjobs.leases import Hold, Leases
 from tests.support.builders import finish, stage, states
 from tests.support.clock import FakeClock
 from tests.support.eventually import eventually
@@ -145,6 +146,69 @@ async def test_outcomes_of_a_queue_that_another_relay_holds_are_left_to_it(
         await first.rounds()
 
         assert states(conn) == {job: "done"}
+
+
+# a round that takes long
+
+
+async def test_a_long_round_renews_the_leases_on_its_way(conn: Conn, database_url: str, redis_url: str):
+    clock = FakeClock()
+    queues = ["a", "b", "c", "d", "e", "f"]
+    for queue in queues:
+        stage(conn, queue=queue)
+    conn.commit()
+    async with relay_by_hand(database_url, redis_url, clock=clock, lease=15) as relay:
+        publish = relay.relay.publisher.publish
+
+        async def slowly(hold: Hold) -> int:
+            await clock.advance(6)
+            return await publish(hold)
+
+        relay.relay.publisher.publish = slowly  # type: ignore[method-assign]
+        await relay.round()
+
+        assert set(states(conn).values()) == {"published"}
+        assert all(relay.relay.leases.trusts(relay.hold(queue)) for queue in queues)
+
+
+async def test_a_long_pass_renews_the_lease_between_its_calls(
+    conn: Conn, database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(staged, "PIECE_ROWS", 1)
+    clock = FakeClock()
+    for _ in range(6):
+        stage(conn)
+    conn.commit()
+    async with relay_by_hand(database_url, redis_url, clock=clock, lease=15) as relay:
+        publish = relay.relay.carrier.publish
+
+        async def slowly(fence: Fence, jobs: Sequence[Publication]) -> list[tuple[str, bytes | None]]:
+            await clock.advance(6)
+            return await publish(fence, jobs)
+
+        relay.relay.carrier.publish = slowly  # type: ignore[method-assign]
+        await relay.round()
+
+        assert set(states(conn).values()) == {"published"}
+        assert relay.relay.leases.trusts(relay.hold())
+
+
+async def test_keeping_takes_no_queue_and_revives_none(conn: Conn, database: Database):
+    clock = FakeClock()
+    leases = Leases(database, "first", 30, clock=clock)
+    [lapsed, lives] = sorted(await leases.take(["a", "b"]), key=lambda hold: hold.queue)
+    await leases.take(["c"])
+    expire(conn, "a")
+    conn.execute("UPDATE redisjobs.queues SET holder = 'second', token = token + 1 WHERE queue = 'c'")
+    conn.commit()
+    await clock.advance(29)
+
+    assert await leases.keep() is False
+
+    await clock.advance(2)
+    assert leases.trusts(lives)
+    assert not leases.trusts(lapsed)
+    assert not leases.trusts(leases.held["c"])
 
 
 # a holder that was paused
