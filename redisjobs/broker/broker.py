@@ -73,8 +73,7 @@ class Broker:
 
     # -- producers
     async def enqueue_direct(self, queue: str, jobs: Sequence[Publication]) -> list[tuple[str, bytes | None]]:
-        """Put jobs straight into Redis: a word each, new, repeat, or dup or kept with the id of the key's
-        owner."""
+        """Put jobs straight into Redis: new, repeat, or dup or kept with the owner of the key, for each."""
         words: list[tuple[str, bytes | None]] = []
         for first in range(0, len(jobs), MOST_AT_ONCE):
             piece = jobs[first : first + MOST_AT_ONCE]

@@ -82,8 +82,7 @@ class Carrier:
         self._check(fence, await self._run(_ADOPT, fence.queue, fence.token, fence.epoch, *flat))
 
     async def publish(self, fence: Fence, jobs: Sequence[Publication]) -> list[tuple[str, bytes | None]]:
-        """Put jobs into their streams, or where they are due: a word each, new, repeat, or dup or kept with the
-        owner's id."""
+        """Put jobs where they wait or are due: new, repeat, or dup or kept with the owner of the key, for each."""
         flat: list[Argument] = [value for job in jobs for value in job.arguments()]
         reply = await self._run(_PUBLISH, fence.queue, fence.token, fence.epoch, *flat)
         self._check(fence, reply[0])

@@ -1,6 +1,7 @@
 -- name: settle
 -- one outcome a job: what ended leaves the outbox, to finished or to dead; what comes back notes when and why.
--- Outcomes of a former life (another count of redrives) find no row and change nothing.
+-- Outcomes of a former life (another count of redrives) find no row and change nothing. An id that was used once more
+-- has one dead letter, that of its last death.
 WITH told AS (
     SELECT * FROM unnest(%(ids)s::uuid[], %(lives)s::integer[], %(words)s::text[], %(numbers)s::integer[], %(attempts)s::integer[],
                          %(delays)s::float8[], %(errors)s::text[], %(failures)s::jsonb[], %(keeps)s::float8[],
@@ -19,7 +20,15 @@ died AS (
            greatest(publications, number), redrives, greatest(attempts, now_attempts), coalesce(error, 'unknown'),
            CASE WHEN new_failures IS NULL THEN failures
                 ELSE jsonb_path_query_array(coalesce(failures, '[]') || new_failures, '$[last - 29 to last]') END, fence
-    FROM gone WHERE word = 'dead'),
+    FROM gone WHERE word = 'dead'
+    ON CONFLICT (id) DO UPDATE SET
+        (job, queue, input, payload, codec, idempotency_key, key_window, priority, max_attempts, run_at, expires_at, tenant_id,
+         traceparent, enqueued_by, headers, staged_at, publications, redrives, attempts, reason, failures, fence, died_at)
+        = ROW (excluded.job, excluded.queue, excluded.input, excluded.payload, excluded.codec, excluded.idempotency_key,
+               excluded.key_window, excluded.priority, excluded.max_attempts, excluded.run_at, excluded.expires_at,
+               excluded.tenant_id, excluded.traceparent, excluded.enqueued_by, excluded.headers, excluded.staged_at,
+               excluded.publications, excluded.redrives, excluded.attempts, excluded.reason, excluded.failures,
+               excluded.fence, excluded.died_at)),
 kept AS (
     INSERT INTO redisjobs.finished (id, job, queue, state, attempts, redrives, tenant_id, staged_at, keep_until,
                                     idempotency_key, key_until, last_error, result, result_codec)
@@ -55,12 +64,14 @@ SELECT id, job, queue, 'done', attempts, redrives, tenant_id, staged_at,
 FROM gone WHERE %(retention)s > 0 OR key_window IS NOT NULL;
 
 -- name: bury_direct
--- a dead letter of a job that never had a row
+-- a dead letter of a job that never had a row; one that was redriven meanwhile has one, and a later end
 INSERT INTO redisjobs.dead (id, job, queue, payload, codec, idempotency_key, key_window, priority, max_attempts, tenant_id,
                             traceparent, enqueued_by, headers, attempts, reason, failures)
-VALUES (%(id)s, %(job)s, %(queue)s, %(payload)s, %(codec)s, %(idempotency_key)s, make_interval(secs => %(key_window)s),
-        %(priority)s, %(max_attempts)s, %(tenant_id)s, %(traceparent)s, %(enqueued_by)s, %(headers)s::json, %(attempts)s,
-        %(reason)s, %(failures)s::jsonb)
+SELECT %(id)s::uuid, %(job)s::text, %(queue)s::text, %(payload)s::bytea, %(codec)s::text, %(idempotency_key)s::text,
+       make_interval(secs => %(key_window)s::float8), %(priority)s::smallint, %(max_attempts)s::integer, %(tenant_id)s::text,
+       %(traceparent)s::text, %(enqueued_by)s::text, %(headers)s::json, %(attempts)s::integer, %(reason)s::text, %(failures)s::jsonb
+WHERE NOT EXISTS (SELECT FROM redisjobs.outbox o WHERE o.id = %(id)s::uuid)
+  AND NOT EXISTS (SELECT FROM redisjobs.finished f WHERE f.id = %(id)s::uuid)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: make_room

@@ -6,11 +6,12 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgpack
 import psycopg
 import pytest
+import redis as redis_py
 
 from redisjobs.broker.values import Outcome
 from redisjobs.errors import StoreUnavailable
@@ -313,6 +314,53 @@ async def test_a_repeated_settling_leaves_a_redriven_job_alone(
         await relay.rounds()
 
     assert states(conn) == {job: "done"}
+
+
+async def test_a_repeated_settling_leaves_a_redriven_direct_job_alone(
+    conn: Conn, database_url: str, redis_proxy: Proxy, worker: Hand
+):
+    direct = publication(direct=True)
+    job = UUID(bytes=direct.job_id)
+    await worker.broker.enqueue_direct("default", [direct])
+    async with relay_by_hand(database_url, redis_proxy.url) as relay:
+        await worker.run("dead", record=failed())
+        lost = redis_proxy.lose_request("settled")
+        with pytest.raises(StoreUnavailable):
+            await relay.rounds()
+        await lost.happened()
+        conn.execute("SELECT redisjobs.redrive(ARRAY[%s])", [job])
+        conn.commit()
+
+        await relay.rounds()
+        assert states(conn) == {job: "published"}
+        await worker.run("dead", record=failed())
+        await relay.rounds()
+
+    assert states(conn) == {job: "dead"}
+
+
+async def test_an_id_that_is_used_again_has_its_last_dead_letter_and_stops_no_queue(
+    conn: Conn, relay: RelayByHand, worker: Hand, redis: redis_py.Redis
+):
+    job = uuid4()
+    for a in (1, 2):
+        stage(conn, "a", {"a": a}, id=job)
+        conn.commit()
+        await relay.rounds()
+        await worker.run("dead", record=failed())
+        if a == 2:
+            assert conn.execute("SELECT redisjobs.redrive(ARRAY[%s])", [job]).fetchone() == (0,)
+        conn.commit()
+        await relay.rounds()
+        redis.delete("rj:{default}:jobs")  # its tombstone, as after the grace
+    other = stage(conn)
+    conn.commit()
+    await relay.rounds()
+    await worker.run()
+    await relay.rounds()
+
+    assert states(conn) == {job: "dead", other: "done"}
+    assert conn.execute("SELECT input::text FROM redisjobs.dead").fetchone() == ('{"a": 2}',)
 
 
 async def test_a_redriven_job_is_no_repeat_of_its_former_life(conn: Conn, relay: RelayByHand, worker: Hand):

@@ -291,10 +291,12 @@ BEGIN
     PERFORM pg_notify('redisjobs.wake', '!');
 END $$;
 
--- Gives dead letters a new life: the same id and arguments, fresh attempts. Answers how many came back.
+-- Gives dead letters a new life: the same id and arguments, fresh attempts. Answers how many came back; one whose id was
+-- used once more stays as long as that job lives.
 CREATE FUNCTION redisjobs.redrive(ids uuid[]) RETURNS integer
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    WITH back AS (DELETE FROM redisjobs.dead WHERE id = ANY (ids) RETURNING *),
+    WITH back AS (DELETE FROM redisjobs.dead d WHERE id = ANY (ids)
+                  AND NOT EXISTS (SELECT FROM redisjobs.outbox o WHERE o.id = d.id) RETURNING *),
     staged AS (
         INSERT INTO redisjobs.outbox (id, job, queue, input, payload, codec, idempotency_key, key_window, priority,
                                       max_attempts, tenant_id, traceparent, enqueued_by, headers,
@@ -332,7 +334,8 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA redisjobs TO %I', grantee);
     EXECUTE format('GRANT SELECT, UPDATE, DELETE ON redisjobs.outbox TO %I', grantee);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE ON redisjobs.queues TO %I', grantee);
-    EXECUTE format('GRANT SELECT, INSERT ON redisjobs.finished, redisjobs.dead TO %I', grantee);
+    EXECUTE format('GRANT SELECT, INSERT ON redisjobs.finished TO %I', grantee);
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE ON redisjobs.dead TO %I', grantee);
     EXECUTE format('GRANT SELECT ON redisjobs.migrations TO %I', grantee);
     EXECUTE format('GRANT EXECUTE ON FUNCTION redisjobs.make_room, redisjobs.drop_finished TO %I', grantee);
 END $$;
