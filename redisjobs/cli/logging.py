@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import traceback
 from datetime import UTC, datetime
 from typing import Any
 
+from redisjobs.cli.render import printable
 from redisjobs.context import current
 
 _COLOURS = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
@@ -53,7 +55,7 @@ def _of_attempt(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class Text(logging.Formatter):
-    """`12:34:56.789 INFO    worker  job.started …`, one line an event.
+    """`12:34:56.789 INFO    worker  job.started …`, one line an event, and nothing that a terminal would obey.
 
     Args:
         colours: whether the terminal shows them.
@@ -70,8 +72,8 @@ class Text(logging.Formatter):
         if self._colours:
             level = f"\x1b[{_COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
         attempt = "".join(f" {name}={value}" for name, value in _of_attempt(record).items())
-        line = f"{at:%H:%M:%S}.{int(record.msecs):03} {level} {role_of(record):<7} {record.getMessage()}{attempt}"
-        return f"{line}\n{_trace(record)}" if record.exc_info else line
+        line = f"{at:%H:%M:%S}.{int(record.msecs):03} {level} {role_of(record):<7} {_said(record)}{printable(attempt)}"
+        return f"{line}\n{printable(_trace(record))}" if record.exc_info else line
 
 
 class Json(logging.Formatter):
@@ -89,6 +91,13 @@ class Json(logging.Formatter):
         if record.exc_info:
             line["exception"] = _trace(record)
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _said(record: logging.LogRecord) -> str:
+    """The message; only what a body or its libraries write may have several lines."""
+    text = record.getMessage()
+    ours = hasattr(record, "event") or role_of(record) in _LIBRARIES
+    return printable(re.sub(r"\s*[\r\n]\s*", " ", text) if ours else text)
 
 
 def _trace(record: logging.LogRecord) -> str:

@@ -75,8 +75,8 @@ def cell(value: object) -> Text:
 
 
 def printable(text: str) -> str:
-    """The text with its control characters made visible; line ends stay."""
-    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
+    """The text with its control characters made visible; line ends and tabs stay."""
+    return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
 
 
 def age(seconds: float | None) -> str | None:

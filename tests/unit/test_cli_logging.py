@@ -76,7 +76,23 @@ def test_what_is_below_the_level_is_left_out(capsys: pytest.CaptureFixture[str])
 
 
 def test_control_characters_reach_no_terminal():
-    assert printable("a\x1b[31mb\x07\nc") == "a\\x1b[31mb\\x07\nc"
+    assert printable("a\x1b[31mb\x07\n\tc") == "a\\x1b[31mb\\x07\n\tc"
+
+
+def test_a_line_for_people_is_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]):
+    cli_logging.set_up("info", "text")
+
+    event(log, logging.WARNING, "attempt.retrying", message="no\x1b[31m luck\n\tat all")
+
+    assert capsys.readouterr().err.endswith('attempt.retrying message="no\\x1b[31m luck at all"\n')
+
+
+def test_what_a_body_writes_keeps_its_lines(capsys: pytest.CaptureFixture[str]):
+    cli_logging.set_up("info", "text")
+
+    logging.getLogger("shop").info("two\nlines\x1b[2J")
+
+    assert capsys.readouterr().err.endswith("two\nlines\\x1b[2J\n")
 
 
 def test_ages_are_short():
