@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,7 +138,8 @@ def show(report: Report) -> None:
     render.facts({"Postgres": _postgres_words(report), "Redis": _redis_words(report)})
     click.echo()
     if not report.queues:
-        click.echo("no queue yet: enqueue a job, and have a relay running")
+        if not report.errors and not report.missing:
+            click.echo("no queue yet: enqueue a job, and have a relay running")
         return
     headers = [
         "queue",
@@ -159,10 +161,10 @@ def show(report: Report) -> None:
     if members:
         click.echo()
         render.table(["worker", "queue", "running", "idle"], [_member(name, each) for name, each in members])
-    for line in report.lines.values():
-        if line.failing:
+    for name in report.queues:
+        for words in wrong(name, report.lines.get(name), report.views.get(name)):
             click.echo()
-            render.heading(failing_words(line))
+            render.heading(words)
 
 
 def _row(name: str, line: QueueLine | None, view: QueueView | None) -> list[object]:
@@ -191,6 +193,25 @@ def _row(name: str, line: QueueLine | None, view: QueueView | None) -> list[obje
 
 def _member(queue: str, consumer: Consumer) -> list[object]:
     return [consumer.name, queue, consumer.running, render.age(consumer.idle_s)]
+
+
+def wrong(name: str, line: QueueLine | None, view: QueueView | None) -> Generator[str]:
+    """What keeps the jobs of a queue from running, and what to do about each."""
+    states = line.states if line else {}
+    paused = (line and line.paused) or (view and view.paused)
+    if line and line.failing:
+        yield failing_words(line)
+    if line and states.get("staged") and not line.is_held:
+        yield f"queue {name}: no relay holds it, so nothing is published\n  start one with: redisjobs relay"
+    if paused and (states or (view and view.waiting)):
+        yield f"queue {name} is paused\n  start its jobs again with: redisjobs queues resume {name}"
+    elif view and view.waiting and not view.consumers:
+        yield f"queue {name}: no worker serves it\n  start one with: redisjobs worker MODULE:APP --queues {name}"
+    if parked := states.get("parked"):
+        yield (
+            f"queue {name}: no worker that looked knows the names of {parked} parked jobs\n"
+            f"  deploy the app that declares them; which they are: redisjobs jobs list --queue {name} --state parked"
+        )
 
 
 def failing_words(line: QueueLine) -> str:

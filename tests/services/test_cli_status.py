@@ -148,6 +148,35 @@ def test_an_empty_system_says_what_comes_next(redisjobs: CommandLine):
     assert redisjobs.json("status")["queues"] == []
 
 
+async def test_what_keeps_jobs_from_running_is_said_with_its_remedy(redisjobs: CommandLine, conn: Conn, q: QueueByHand):
+    stage(conn, queue="lonely")
+    parked = stage(conn, queue="odd")
+    conn.execute("UPDATE redisjobs.outbox SET state = 'parked' WHERE id = %s", [parked])
+    conn.commit()
+    await q.publish(publication())
+    await q.broker.redis.sadd("rj:queues", "q")  # pyright: ignore[reportGeneralTypeIssues]
+
+    said = redisjobs("status").stdout
+    redisjobs("queues", "pause", "lonely")
+    paused = redisjobs("status").stdout
+
+    assert "queue lonely: no relay holds it" in said
+    assert "start one with: redisjobs relay" in said
+    assert "start one with: redisjobs worker MODULE:APP --queues q" in said
+    assert "redisjobs jobs list --queue odd --state parked" in said
+    assert "queue lonely is paused" not in said
+    assert "redisjobs queues resume lonely" in paused
+
+
+def test_a_store_that_is_down_is_no_empty_system(redisjobs: CommandLine):
+    down = {"REDISJOBS_REDIS_URL": "redis://127.0.0.1:1/0", "REDISJOBS_DATABASE_URL": "postgresql://127.0.0.1:1/x"}
+    for name, url in down.items():
+        said = redisjobs("status", code=69, **{name: url}).stdout
+
+        assert "DOWN" in said
+        assert "no queue yet" not in said
+
+
 def test_a_job_name_cannot_paint_the_terminal(redisjobs: CommandLine, conn: Conn):
     job: UUID = stage(conn, "[bold]mail[/bold]")
     conn.commit()
