@@ -11,7 +11,7 @@ from redisjobs import migrations
 from redisjobs.cli import process
 from redisjobs.cli.options import given, store_options
 from redisjobs.cli.relay import relaying
-from redisjobs.cli.worker import conclude, find_app, names, slots
+from redisjobs.cli.worker import conclude, find_app, names, need_place, slots
 from redisjobs.embedded import Embedded, Servers
 from redisjobs.settings import RelaySettings
 from redisjobs.worker import Worker
@@ -65,11 +65,12 @@ def dev(
 ) -> None:  # fmt: skip
     """Run everything here: servers, tables, relay and worker."""
     process.prepare()
+    place = need_place(place or app)
     given().set_up_logs()
     known = given().settings()
     with Embedded(data, database_url=known.database_url, redis_url=known.redis_url) as servers:
         _name(servers)
-        found = find_app(place or app)
+        found = find_app(place)
         for step in migrations.migrate(found.settings.need_database_url(), found.settings.schema):
             click.echo(f"applied {step}", err=True)
         declared = sorted({job.queue for job in found.jobs.values()}) if queues == ["*"] else []

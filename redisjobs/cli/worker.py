@@ -122,15 +122,24 @@ async def _serve(made: Worker) -> int:
     return conclude(await made.run())
 
 
+def need_place(place: str | None) -> str:
+    """Where the app is.
+
+    Raises:
+        click.UsageError: nothing says so.
+    """
+    if not place:
+        raise click.UsageError("Missing the app: pass MODULE:APP, such as shop.jobs:app, or set REDISJOBS_APP.")
+    return place
+
+
 def find_app(place: str | None) -> App:
     """The app, on the stores that were given here.
 
     Raises:
         ConfigurationError: there is none there, or the stores cannot work.
     """
-    if not place:
-        raise click.UsageError("Missing the app: pass MODULE:APP, such as shop.jobs:app, or set REDISJOBS_APP.")
-    app = load_app(place)
+    app = load_app(need_place(place))
     app.settings = given().settings(app.settings)
     if not app.jobs:
         event(log, logging.WARNING, "worker.no_jobs", app=place, remedy="import the modules that declare its jobs")

@@ -149,9 +149,10 @@ def test_however_it_ends_its_processes_end_with_it(folder: Path, sent: signal.Si
         assert len(pids) == 3
 
         demo.send_signal(sent)
-        demo.communicate(timeout=30)
+        _, stderr = demo.communicate(timeout=30)
 
     assert demo.returncode == code
+    assert stderr == ("" if code < 0 else "Error: interrupted; whatever the demo started has ended\n")
     eventually_now(lambda: not [pid for pid in pids if _runs(pid)], "relay and workers are gone", within=10)
 
 

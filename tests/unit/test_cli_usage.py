@@ -59,6 +59,11 @@ def test_without_a_url_the_setting_is_named():
     assert "set REDISJOBS_DATABASE_URL" in redisjobs("migrate", code=78).stderr
 
 
+def test_servers_start_only_where_an_app_is_named(folder: Path):
+    assert "Missing the app: pass MODULE:APP" in redisjobs("dev", code=2).stderr
+    assert not list(folder.iterdir())
+
+
 def test_an_id_that_is_none_is_wrong_usage():
     assert "'17' is no job id: pass a UUID" in redisjobs("jobs", "show", "17", code=2).stderr
 

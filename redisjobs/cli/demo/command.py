@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -56,7 +57,8 @@ def demo(*, jobs: int, calm: bool, seed: int | None, flushall_given: bool, as_js
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     sales = plan(jobs, seed, calm=calm)
     console = Console(stderr=as_json, highlight=False, soft_wrap=not Console(stderr=as_json).is_terminal)
-    with Embedded(database_url=given().database_url, redis_url=given().redis_url) as servers:
+    embedded = Embedded(database_url=given().database_url, redis_url=given().redis_url)
+    with _interruptible(), embedded as servers:
         console.print(f"{servers.description}; seed {seed}", style="dim")
         scene = Scene(_stores(servers, given()), sales, calm, flush=servers.redis_pid is not None or flushall_given)
         need_redis(scene.settings)
@@ -107,11 +109,18 @@ def _verdict(scene: Scene, screen: Screen) -> Verdict:
         found.append(await work)
         return 0
 
-    try:
-        process.run(run(), uvloop=None)
-    except asyncio.CancelledError:
-        raise exits.Fault("interrupted; whatever the demo started has ended", INTERRUPTED) from None
+    process.run(run(), uvloop=None)
     return found[0]
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """An end that was asked for is told in one line, whenever it comes; psycopg's queries die of it without a word."""
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
+    try:
+        yield
+    except (SystemExit, asyncio.CancelledError):
+        raise exits.Fault("interrupted; whatever the demo started has ended", INTERRUPTED) from None
 
 
 @contextmanager
