@@ -29,9 +29,11 @@ STALLED_S = 25.0
 
 # A table that was never analyzed makes the planner sort or scan the whole backlog for each batch. The statements
 # here look rows up by index, always; SET LOCAL also works behind a pooler that gives sessions away. A relay that stands
-# still inside of a transaction holds row locks: Postgres ends that session, so that another relay can take over.
+# still inside of a transaction holds row locks: Postgres ends that session, so that another relay can take over. Who
+# cancels a job, or pauses a queue, in a transaction that stays open holds a lock that only that queue may wait for.
 _PLANS = b"""SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
-SET LOCAL enable_mergejoin = off; SET LOCAL jit = off; SET LOCAL idle_in_transaction_session_timeout = '5s'"""
+SET LOCAL enable_mergejoin = off; SET LOCAL jit = off; SET LOCAL idle_in_transaction_session_timeout = '5s';
+SET LOCAL lock_timeout = '1s'"""
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; " + _PLANS
 _BEGIN_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _PLANS
 

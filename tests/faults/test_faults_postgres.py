@@ -43,6 +43,22 @@ def outcomes(road: Road) -> int:
     return sum(len(fields) for _, fields in road.redis.xrange("rj:{default}:outcomes", min=b"(" + settled))
 
 
+async def test_a_transaction_that_stays_open_over_a_cancel_holds_up_no_other_queue(road: Road):
+    await road.start()
+    road.worker("-q", "mail")
+    (held,) = road.enqueue(order.call(seconds=1.0))
+    await road.ran(held)
+    with road.connect() as conn:
+        conn.execute("SELECT redisjobs.cancel(%s)", [held])
+        await eventually(lambda: outcomes(road) > 0, "its outcome waits")
+        for _ in range(5):
+            (other,) = road.enqueue(order.using(queue="mail").call())
+            await eventually(lambda other=other: other in road.done(), "a job of another queue is settled", 10)
+        assert held in road.states()
+
+    await road.at_rest()
+
+
 @pytest.mark.timeout(sized(120, 600))
 async def test_while_postgres_is_away_workers_go_on_and_their_outcomes_wait(
     make_road: MakeRoad, postgres: PostgresServer
