@@ -115,8 +115,6 @@ def _after_error(error: BaseException, attempt: int, rules: Rules) -> Outcome:
             return Outcome("snooze", delay)
         case Retry(after=after) if after is not None and (delay := _delay(after)) is not None:
             return _again(attempt, rules, delay, error)
-        case KeyboardInterrupt():
-            return RELEASED
         case _:
             pass
     # What a newer release enqueued may fit again once this one is replaced, whatever errors the job names.

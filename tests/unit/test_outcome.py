@@ -43,6 +43,12 @@ def test_a_timeout_counts_as_a_failure() -> None:
     assert decide(Ended.TIMED_OUT, JobTimeoutError("2 s"), 3, rules()).word == "dead"
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+def test_a_body_that_would_end_its_process_has_failed_and_does_not_run_for_ever(error: BaseException) -> None:
+    assert after_raising(error, attempt=1).word == "retry"
+    assert after_raising(error, attempt=3, max_attempts=3).word == "dead"
+
+
 def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
     assert after_raising(asyncio.CancelledError()).word == "retry"
 
