@@ -310,7 +310,7 @@ async def test_a_window_counts_although_postgres_knows_nothing_of_the_job_that_e
 
     assert states(conn) == dict.fromkeys(twins, "deduplicated")
     found = conn.execute("SELECT id, duplicate_of FROM redisjobs.finished").fetchall()
-    assert dict(found) == dict(zip(twins, [UUID(bytes=direct.job_id), purged], strict=True))
+    assert set(found) == set(zip(twins, [UUID(bytes=direct.job_id), purged], strict=True))
 
 
 async def test_a_row_published_again_is_no_duplicate_of_itself(conn: Conn, relay: RelayByHand, redis: redis_py.Redis):
