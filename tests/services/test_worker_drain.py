@@ -177,6 +177,21 @@ async def test_the_first_signal_lets_bodies_end_within_the_grace(crew: Crew) -> 
     assert await crew.left() == 0
 
 
+async def test_signals_are_left_to_a_caller_who_wants_them(crew: Crew) -> None:
+    attempts, heard = slow_job(crew), asyncio.Event()
+    await crew.put("slow")
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, heard.set)
+    worker = crew.worker(drain_on_shutdown=False)
+    running = asyncio.create_task(worker.run())
+    await eventually(lambda: attempts, "its job runs")
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(heard.wait(), 5)
+    assert worker.state == "running"
+    await worker.stop(0)
+    assert (await running).exit_code == 75
+    assert asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM), "it is still the caller's"
+
+
 async def test_past_the_grace_it_is_handed_back_with_exit_code_75(crew: Crew) -> None:
     attempts = slow_job(crew)
     await crew.put("slow")
