@@ -143,6 +143,12 @@ class Worker(Part):
             await serving.quiet()
         return sum(self._totals().values()) - before
 
+    @property
+    def works(self) -> bool:
+        """It runs, and its last read of each queue succeeded."""
+        readers = [serving.reader for serving in self._servings.values()]
+        return self.state == "running" and all(each.works or (each.dry and not each.failures) for each in readers)
+
     def stats(self) -> dict[str, Any]:
         """What it has done since it was made, and what it does now."""
         totals = self._totals()

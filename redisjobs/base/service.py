@@ -159,6 +159,11 @@ class Service(Part):
         self.last_round = self.clock.monotonic()
         return did
 
+    @property
+    def works(self) -> bool:
+        """It runs, and its last round succeeded."""
+        return self.state == "running" and self.last_round is not None and not self.failures
+
     def wake(self) -> None:
         """Ask for the next round now."""
         self._awake.set()

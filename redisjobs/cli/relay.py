@@ -18,6 +18,7 @@ from redisjobs.broker.client import connect
 from redisjobs.cli import process
 from redisjobs.cli.options import duration, given, store_options
 from redisjobs.cli.start import need_redis, need_tables
+from redisjobs.cli.supervisor import supervised
 from redisjobs.relay import Relay
 from redisjobs.settings import RelaySettings, Settings
 
@@ -81,8 +82,9 @@ def relay(
 async def _serve(stores: Settings, settings: RelaySettings) -> int:
     asked = asyncio.Event()
     Signals(asked.set).take_over()  # for good: further signals change nothing, for the stop has a limit of its own
-    async with relaying(stores, settings):
+    async with relaying(stores, settings) as made, supervised(made, lambda: made.works):
         await asked.wait()
+        await made.stop(STOP_S)
     return 0
 
 

@@ -12,6 +12,7 @@ from redisjobs.cli import process, render
 from redisjobs.cli.apps import load_app
 from redisjobs.cli.options import duration, given, store_options
 from redisjobs.cli.start import need_redis
+from redisjobs.cli.supervisor import supervised
 from redisjobs.drain import Receipt
 from redisjobs.logs import event
 from redisjobs.worker import Worker
@@ -119,7 +120,9 @@ def worker(
 
 
 async def _serve(made: Worker) -> int:
-    return conclude(await made.run())
+    async with supervised(made, lambda: made.works):
+        receipt = await made.run()
+    return conclude(receipt)
 
 
 def need_place(place: str | None) -> str:
