@@ -129,6 +129,11 @@ def in_our_words(command: str) -> Generator[None]:
             raise
         # uvloop's word for a connection that its peer has closed
         raise BrokerUnavailable(f"Redis does not answer {command}: the connection was closed") from error
+    except exceptions.AskError as error:
+        raise StoreRefused(
+            f"Redis refuses {command}: this is one node of a cluster, and the keys are on another ({error}); "
+            "redis_url must name a server that holds all keys"
+        ) from error
     except exceptions.RedisError as error:
         text = str(error)
         if isinstance(error, _LATER_ERRORS) or any(word in text for word in _LATER):

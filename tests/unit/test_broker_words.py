@@ -57,3 +57,9 @@ def test_an_error_of_our_own_stays_one():
 def test_what_no_repeat_heals_is_refused_and_names_the_command(reply: str):
     with pytest.raises(StoreRefused, match=r"finish|login"), in_our_words("finish"):
         raise BaseParser.parse_error(reply)
+
+
+@pytest.mark.parametrize("reply", ["MOVED 5798 10.0.0.7:6379", "ASK 5798 10.0.0.7:6379"])
+def test_a_node_that_has_only_some_of_the_keys_is_called_what_it_is(reply: str):
+    with pytest.raises(StoreRefused, match=r"finish: this is one node of a cluster.*10\.0\.0\.7"), in_our_words("finish"):
+        raise BaseParser.parse_error(reply)
