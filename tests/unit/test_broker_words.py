@@ -61,5 +61,6 @@ def test_what_no_repeat_heals_is_refused_and_names_the_command(reply: str):
 
 @pytest.mark.parametrize("reply", ["MOVED 5798 10.0.0.7:6379", "ASK 5798 10.0.0.7:6379"])
 def test_a_node_that_has_only_some_of_the_keys_is_called_what_it_is(reply: str):
-    with pytest.raises(StoreRefused, match=r"finish: this is one node of a cluster.*10\.0\.0\.7"), in_our_words("finish"):
+    told = r"finish: this is one node of a cluster.*10\.0\.0\.7"
+    with pytest.raises(StoreRefused, match=told), in_our_words("finish"):
         raise BaseParser.parse_error(reply)
