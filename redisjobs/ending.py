@@ -128,6 +128,8 @@ def _rules(envelope: Envelope | None, job: AnyJob | None) -> Rules:
 
 def _tell(attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
     level, name = _EVENTS[outcome.word]
+    if outcome.word == "parked" and not attempt.lane.first_of_late(attempt.job):
+        level = logging.DEBUG
     if not log.isEnabledFor(level):
         return
     event(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,6 +14,11 @@ from redisjobs.outcome import Ended
 
 Token: TypeAlias = tuple[bytes, int]
 """A job id and which of its starts this is."""
+
+
+TELL_AGAIN_S = 60.0
+"""How often a name that nobody knows is told of again."""
+NAMES_REMEMBERED = 1000
 
 
 class Attempt:
@@ -88,6 +94,7 @@ class Lane:
         self.send: Callable[[Attempt], None] = _nowhere
         self.on_delay: Callable[[float], None] = _ignore
         self._reserved = 0
+        self._told: dict[str, float] = {}
 
     @property
     def lease_ms(self) -> int:
@@ -146,6 +153,16 @@ class Lane:
         if finish is not None and finish.delay_ms:
             self.on_delay(finish.delay_ms / 1000)
         self.freed.set()
+
+    def first_of_late(self, job: str) -> bool:
+        """Whether nobody was told of this unknown name within the last minute; from now on somebody was."""
+        now = time.monotonic()
+        if now - self._told.get(job, -TELL_AGAIN_S) < TELL_AGAIN_S:
+            return False
+        if len(self._told) >= NAMES_REMEMBERED:
+            self._told.clear()
+        self._told[job] = now
+        return True
 
     def unheard_of(self, deliveries: list[Delivery], known: frozenset[Token]) -> list[Delivery]:
         """Those of a recall that were not known before it and are not held now."""

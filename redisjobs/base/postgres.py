@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import asyncio
 import os
 import socket
@@ -41,6 +42,11 @@ _LATER = (
     errors.ReadOnlySqlTransaction, errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable,
     errors.InFailedSqlTransaction, errors.IdleInTransactionSessionTimeout,
 )  # fmt: skip
+_LOGIN = re.compile(
+    r'authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) ".*" does not exist'
+    r"|not permitted to log in"
+)
+"""What Postgres says of a login that no repeat will heal; psycopg has no code for it."""
 _NO_SCHEMA = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName, errors.UndefinedColumn)
 
 
@@ -74,6 +80,11 @@ def in_our_words(what: str) -> Generator[None, None, None]:
             f"{what}: {error.diag.message_primary}: grant it, for a relay with SELECT redisjobs.grant_relay('role')"
         ) from error
     except (psycopg.OperationalError, psycopg.InterfaceError, *_LATER) as error:
+        if _LOGIN.search(str(error)):
+            raise ConfigurationError(
+                f"{what}: Postgres refuses the login: {str(error).strip().splitlines()[0]}; "
+                "check user, password and database of database_url"
+            ) from error
         raise DatabaseUnavailable(f"{what}: Postgres does not answer, or not now: {str(error).strip()}") from error
     except psycopg.Error as error:
         raise StoreRefused(f"{what}: Postgres refuses: {str(error).strip()}") from error

@@ -119,7 +119,8 @@ def in_our_words(command: str) -> Generator[None]:
     try:
         yield
     except exceptions.AuthenticationError as error:
-        raise StoreRefused(f"Redis refuses the login: {error}; check user and password of redis_url") from error
+        said = str(error).rstrip(".")
+        raise ConfigurationError(f"Redis refuses the login: {said}; check user and password of redis_url") from error
     except exceptions.NoPermissionError as error:
         raise StoreRefused(f"Redis refuses {command}: {error}; grant the user this command and key pattern") from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:

@@ -67,7 +67,7 @@ def list_dead(*, queue: str | None, job: str | None, error: str | None, limit: i
         render.as_json({"dead": found})
         return
     if not found:
-        click.echo("no such dead letters")
+        click.echo("no dead letters")
         return
     render.table(
         ["id", "job", "queue", "attempts", "died", "reason", "last error"],

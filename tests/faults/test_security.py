@@ -15,7 +15,7 @@ from psycopg import sql
 
 from redisjobs import App
 from redisjobs.broker import Publication
-from redisjobs.errors import ConfigurationError, RedisjobsError, StoreRefused
+from redisjobs.errors import ConfigurationError, RedisjobsError
 from redisjobs.settings import Settings
 from tests.stories.road import Road
 from tests.support.eventually import eventually
@@ -128,7 +128,7 @@ async def test_a_wrong_password_is_refused_without_being_shown(start_redis: Call
     with server.client() as admin:
         admin.config_set("requirepass", "another")
     app = App(redis_url=f"redis://127.0.0.1:{server.port}/0", redis_password=PASSWORD)
-    with pytest.raises(StoreRefused, match="login") as refused:
+    with pytest.raises(ConfigurationError, match="login") as refused:
         await app.broker().queues()
     await app.close()
     assert not [part for part in PARTS if part in str(refused.value)]

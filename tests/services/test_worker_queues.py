@@ -56,3 +56,13 @@ def test_a_lease_of_no_queue_or_a_heartbeat_too_slow_for_the_shortest_lease_is_r
         WorkerSettings(visibility_timeout={"a": 2, "b": 60}, heartbeat_interval=5)
     settings = WorkerSettings(visibility_timeout={"mail": 2, "m*": 60})
     assert [settings.lease_of(queue) for queue in ("mail", "mine", "other")] == [2, 60, 30]
+
+
+async def test_an_unknown_name_is_told_of_once_and_not_at_every_try(
+    crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    await crew.put("nobody_knows", 20)
+    worker = await crew.start()
+    await eventually(lambda: worker.stats()["parked"] >= 20, "all are parked")
+    told = [record for record in caplog.records if record.getMessage().startswith("job.parked")]
+    assert [record.levelname for record in told] == ["WARNING"]

@@ -7,7 +7,7 @@ from redis import exceptions
 from redis._parsers.base import BaseParser
 
 from redisjobs.broker.client import in_our_words
-from redisjobs.errors import BrokerUnavailable, StoreRefused
+from redisjobs.errors import BrokerUnavailable, ConfigurationError, StoreRefused
 
 LATER = [
     "OOM command not allowed when used memory > 'maxmemory'.",
@@ -55,7 +55,7 @@ def test_an_error_of_our_own_stays_one():
 
 @pytest.mark.parametrize("reply", NEVER)
 def test_what_no_repeat_heals_is_refused_and_names_the_command(reply: str):
-    with pytest.raises(StoreRefused, match=r"finish|login"), in_our_words("finish"):
+    with pytest.raises((StoreRefused, ConfigurationError), match=r"finish|login"), in_our_words("finish"):
         raise BaseParser.parse_error(reply)
 
 
