@@ -11,7 +11,7 @@ from redisjobs import migrations
 from redisjobs.cli import process
 from redisjobs.cli.options import given, store_options
 from redisjobs.cli.relay import relaying
-from redisjobs.cli.worker import conclude, find_app, names, need_place, slots
+from redisjobs.cli.worker import conclude, find_app, need_place, serving_options
 from redisjobs.embedded import Embedded, Servers
 from redisjobs.settings import RelaySettings
 from redisjobs.worker import Worker
@@ -30,27 +30,8 @@ Examples:
 Starts a Postgres and a Redis, unless URLs of them are given; their data stay in ./.redisjobs. Another terminal
 reaches them with the two URLs that are printed."""
 )
-@click.argument("place", metavar="[MODULE:APP]", required=False)
-@click.option("--app", "-A", metavar="MODULE:APP", envvar="REDISJOBS_APP", help="Where the app is.")
-@click.option(
-    "--queues",
-    "-q",
-    type=names,
-    default="*",
-    show_default=True,
-    envvar="REDISJOBS_QUEUES",
-    metavar="A,B",
-    help="Names, or globs such as mail.*; those that the app declares are served from the start.",
-)
-@click.option(
-    "--concurrency",
-    "-c",
-    type=slots,
-    default="10",
-    show_default=True,
-    envvar="REDISJOBS_CONCURRENCY",
-    metavar="N|QUEUE=N,…",
-    help="Jobs of each queue at the same time.",
+@serving_options(
+    queues="*", names_help="Names, or globs such as mail.*; those that the app declares are served from the start."
 )
 @click.option(
     "--data",

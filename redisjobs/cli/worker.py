@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 
 import click
 
 from redisjobs.app import App
 from redisjobs.cli import process, render
 from redisjobs.cli.apps import load_app
-from redisjobs.cli.options import duration, given, store_options
+from redisjobs.cli.options import Function, duration, given, store_options
 from redisjobs.cli.start import need_redis
 from redisjobs.cli.supervisor import supervised
 from redisjobs.drain import Receipt
@@ -36,6 +37,32 @@ def names(value: str) -> list[str]:
     return [name.strip() for name in value.split(",") if name.strip()]
 
 
+def serving_options(*, queues: str, names_help: str) -> Callable[[Function], Function]:
+    """The app, the queues of its jobs, and their slots."""
+    options = (
+        click.argument("place", metavar="[MODULE:APP]", required=False),
+        click.option(
+            "--app", "-A", metavar="MODULE:APP", envvar="REDISJOBS_APP",
+            help="Where the app is; the folder you are in is searched first.",
+        ),
+        click.option(
+            "--queues", "-q", type=names, default=queues, show_default=True, envvar="REDISJOBS_QUEUES", metavar="A,B",
+            help=names_help,
+        ),
+        click.option(
+            "--concurrency", "-c", type=slots, default="10", show_default=True, envvar="REDISJOBS_CONCURRENCY",
+            metavar="N|QUEUE=N,…", help="Jobs of each queue at the same time.",
+        ),
+    )  # fmt: skip
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -49,34 +76,7 @@ uncounted; the receipt on stdout has a line for each. A second signal hands back
 Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down at the start, 78 wrong
 configuration."""
 )
-@click.argument("place", metavar="[MODULE:APP]", required=False)
-@click.option(
-    "--app",
-    "-A",
-    metavar="MODULE:APP",
-    envvar="REDISJOBS_APP",
-    help="Where the app is; the folder you are in is searched first.",
-)
-@click.option(
-    "--queues",
-    "-q",
-    type=names,
-    default="default",
-    show_default=True,
-    envvar="REDISJOBS_QUEUES",
-    metavar="A,B",
-    help="Names, or globs such as mail.*",
-)
-@click.option(
-    "--concurrency",
-    "-c",
-    type=slots,
-    default="10",
-    show_default=True,
-    envvar="REDISJOBS_CONCURRENCY",
-    metavar="N|QUEUE=N,…",
-    help="Jobs of each queue at the same time.",
-)
+@serving_options(queues="default", names_help="Names, or globs such as mail.*")
 @click.option(
     "--visibility-timeout",
     type=duration,
