@@ -95,9 +95,6 @@ class Codecs:
         return [JSON, MSGPACK, *([self._outer.name] if self._outer else [])]
 
 
-BUILT_IN = Codecs()
-
-
 def _refuse_constant(_name: str) -> NoReturn:
     raise ValueError
 

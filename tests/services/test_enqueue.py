@@ -14,7 +14,7 @@ from psycopg import errors, sql
 from psycopg.rows import dict_row
 
 from redisjobs import App, Call, ConfigurationError, EncodeError, EnqueueError, OptionError, StoreRefused
-from redisjobs.base.codec import BUILT_IN
+from redisjobs.base.codec import Codecs
 from redisjobs.outbox import stage
 
 app = App("shop")
@@ -236,7 +236,7 @@ def test_a_nul_in_an_argument_comes_back_exactly(conn):
     anything.enqueue(conn, {"a\0b": ["\0"]})
 
     [row] = rows(conn)
-    assert BUILT_IN.decode(row["codec"], row["payload"]) == {"value": {"a\0b": ["\0"]}}
+    assert Codecs().decode(row["codec"], row["payload"]) == {"value": {"a\0b": ["\0"]}}
 
 
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**40])

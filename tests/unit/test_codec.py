@@ -20,9 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redisjobs.base.codec import BUILT_IN, LARGEST, Codecs, EncryptedCodec
+from redisjobs.base.codec import LARGEST, Codecs, EncryptedCodec
 from redisjobs.errors import ConfigurationError, DecodeError, EncodeError, OptionError
 
+BUILT_IN = Codecs()
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 ZONES = st.one_of(
     st.none(),

@@ -26,7 +26,7 @@ import pydantic
 import pytest
 
 from redisjobs.base.annotations import shape_of
-from redisjobs.base.codec import BUILT_IN
+from redisjobs.base.codec import Codecs
 from redisjobs.base.plain import Refusal
 from redisjobs.errors import EncodeError
 
@@ -157,7 +157,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 def there_and_back(annotation: Any, value: Any) -> Any:
     shape = shape_of(annotation)
-    return shape.read(BUILT_IN.decode(*BUILT_IN.encode(shape.write(value))))
+    return shape.read(Codecs().decode(*Codecs().encode(shape.write(value))))
 
 
 CASES: list[tuple[Any, list[Any]]] = [
@@ -316,7 +316,7 @@ def test_what_has_no_annotation_to_come_back_through_is_refused_with_its_place(a
     shape = shape_of(annotation)
 
     with pytest.raises(EncodeError) as refused:
-        BUILT_IN.encode({"order": written(shape, value)})
+        Codecs().encode({"order": written(shape, value)})
 
     assert refused.value.path == path
 
