@@ -85,10 +85,9 @@ def read_record(record: bytes) -> dict[str, Any]:
     if not record:
         return {}
     try:
-        read: object = msgpack.unpackb(record, unicode_errors="replace", strict_map_key=False)
-    except Exception:  # noqa: BLE001 - no bytes may stop the settling
+        cleaned = _clean(msgpack.unpackb(record, unicode_errors="replace", strict_map_key=False))
+    except Exception:  # noqa: BLE001 - no bytes, and no depth of nesting, may stop the settling
         return {}
-    cleaned = _clean(read)
     if not _is_map(cleaned):
         return {}
     return {key: cleaned[key] for key, fits in _FITS.items() if key in cleaned and fits(cleaned[key])}

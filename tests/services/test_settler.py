@@ -87,6 +87,7 @@ def test_a_death_without_an_error_is_one_by_lost_leases():
         msgpack.packb({"e": 5, "why": 7, "keep": "x", "r": "text", "rc": b"x"}),
         msgpack.packb({"keep": float("nan")}), msgpack.packb({"keep": -1}), msgpack.packb({1: 2}),
         msgpack.packb({"e": {"at": b"bytes"}}), msgpack.packb({"e": {"at": float("inf")}}),
+        b"\x81\xa1e" + 900 * b"\x91" + b"\xc0",
     ],
 )  # fmt: skip
 def test_a_record_that_no_worker_of_ours_writes_is_left_out(record: bytes):
