@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -32,6 +33,10 @@ MOST_AT_ONCE = 500
 MOST_HELD = 20_000
 """Deliveries of one worker in one band that a recall answers with."""
 LONGEST_BLOCK_MS = 5_000
+CALLS_AT_ONCE = 100
+"""A worker of thousands of queues makes its calls in turn, and not by more connections than there can be."""
+WAITS_AT_ONCE = 1_900
+"""Likewise with reads that wait, each of which occupies a connection."""
 
 
 class Broker:
@@ -51,6 +56,7 @@ class Broker:
         self.redis = redis
         self.keys = Keys(prefix)
         self._blocking = blocking
+        self._calls, self._waits = asyncio.Semaphore(CALLS_AT_ONCE), asyncio.Semaphore(WAITS_AT_ONCE)
 
     @classmethod
     def connect(cls, url: str, prefix: str = "rj", password: str | None = None) -> Self:
@@ -106,10 +112,11 @@ class Broker:
         """Wait for an entry: one, or where several bands got one at once, one of each. Hand them to `begin`."""
         streams = self.keys.streams(queue)
         try:
-            reply = await command(
-                self._blocking, "XREADGROUP", "GROUP", "workers", consumer, "COUNT", 1,
-                "BLOCK", min(block_ms, LONGEST_BLOCK_MS), "STREAMS", *streams, *[">"] * len(streams),
-            )  # fmt: skip
+            async with self._waits:
+                reply = await command(
+                    self._blocking, "XREADGROUP", "GROUP", "workers", consumer, "COUNT", 1,
+                    "BLOCK", min(block_ms, LONGEST_BLOCK_MS), "STREAMS", *streams, *[">"] * len(streams),
+                )  # fmt: skip
         except StoreRefused as error:
             if "NOGROUP" in str(error):  # the first time, or Redis was emptied: `take` makes the groups again
                 return []
@@ -162,7 +169,8 @@ class Broker:
                 kept = f"{len(results)} {each.keep_ms}"
             held = each.delivery
             add((held.job_id, held.entry, held.start, each.word, each.delay_ms, int(each.counted), each.record, kept))
-        reply = await run(self.redis, _FINISH, [*keys, *results], arguments)
+        async with self._calls:
+            reply = await run(self.redis, _FINISH, [*keys, *results], arguments)
         answers: list[Answer] = ["ok"] * len(finishes)
         for at in range(0, len(reply), 2):
             answers[reply[at]] = reply[at + 1].decode()
@@ -171,14 +179,16 @@ class Broker:
     async def mark_dirty(self, queues: Sequence[str]) -> None:
         """Tell the relay that these queues have outcomes waiting."""
         if queues:
-            await command(self.redis, "SADD", self.keys.dirty, *queues)
+            async with self._calls:
+                await command(self.redis, "SADD", self.keys.dirty, *queues)
 
     async def leave(self, queue: str, consumer: str) -> int:
         """Go from the queue's groups; answers how many entries are still held, and stays while that is not 0."""
         return int(await self._run(_LEAVE, queue, consumer))
 
     async def _run(self, script: scripts.Script, queue: str, *arguments: Argument) -> Any:
-        return await run(self.redis, script, self.keys.of(queue, script), arguments)
+        async with self._calls:
+            return await run(self.redis, script, self.keys.of(queue, script), arguments)
 
 
 def taken(queue: str, reply: list[Any]) -> Taken:

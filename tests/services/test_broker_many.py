@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from redisjobs.base.envelope import Envelope
-from redisjobs.broker import Finish, Publication
+from redisjobs.broker import Broker, Finish, Publication
+from redisjobs.broker import broker as broker_module
 from tests.support.binaries import redis_7_0, valkey_9
 from tests.support.builders import publication
 from tests.support.queue import QueueByHand
@@ -109,3 +112,22 @@ async def test_a_waiting_job_takes_at_most_450_bytes(start_redis, binary: Callab
 
     print(f"{each:.0f} bytes a waiting job on {server.binary}")  # noqa: T201 - a figure to read with -s
     assert each <= 450
+
+
+async def test_calls_for_more_queues_than_there_are_connections_take_turns(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(broker_module, "CALLS_AT_ONCE", 5)
+    monkeypatch.setattr(broker_module, "WAITS_AT_ONCE", 5)
+    broker = Broker.connect(redis_url)
+    pools: list[Any] = [broker.redis.connection_pool, broker._blocking.connection_pool]
+    for pool in pools:
+        pool.max_connections = 5
+    queues = [f"q{number}" for number in range(50)]
+    try:
+        await asyncio.gather(*(broker.take(queue, "w1", 1, lease_ms=1000) for queue in queues))
+        waited = await asyncio.gather(*(broker.wait(queue, "w1", 20) for queue in queues))
+    finally:
+        await broker.close()
+
+    assert waited == [[]] * len(queues)
