@@ -34,9 +34,14 @@ async def test_a_repeated_call_changes_nothing(q: QueueByHand, name: str):
     third = q.script(script, *arguments)
 
     assert q.dump(without=["swept"]) == before
-    assert second == third
+    assert _timeless(script, second) == _timeless(script, third)
     if script in ("begin", "recall", "renew", "audit", "open", "adopt", "settled", "holder", "cancel"):
         assert second == _as_repeated(name, first)
+
+
+def _timeless(script: str, reply: Any) -> Any:
+    """Without the milliseconds that remain until the next job is due."""
+    return [reply[0], *reply[2:]] if script == "promote" else reply
 
 
 def _as_repeated(name: str, first: Any) -> Any:
