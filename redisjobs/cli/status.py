@@ -47,7 +47,8 @@ Examples:
   redisjobs status --json | jq '.queues[] | select(.dead > 0)'
 
 \b
-Exit codes: 0 both stores answer, 69 one does not (what the other says is shown), 78 the tables are missing."""
+Exit codes: 0 both stores answer, 69 one does not (what the other says is shown), 78 the tables are missing or a
+login is refused."""
 )
 @json_option
 @store_options

@@ -115,7 +115,7 @@ def test_a_wrong_password_of_redis_is_refused_without_showing_it(
     server = start_redis(requirepass="right/one")
     redisjobs = CommandLine({"REDISJOBS_DATABASE_URL": database_url, "REDISJOBS_REDIS_URL": server.url})
 
-    told = redisjobs("status", "--redis-password", "wrong/one", code=1).output
+    told = redisjobs("status", "--redis-password", "wrong/one", code=78).output
     redisjobs("status", "--redis-password", "right/one")
     redisjobs("status", REDISJOBS_REDIS_PASSWORD="right/one")
 
