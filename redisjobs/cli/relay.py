@@ -84,6 +84,7 @@ async def _serve(stores: Settings, settings: RelaySettings) -> int:
     Signals(asked.set).take_over()  # for good: further signals change nothing, for the stop has a limit of its own
     async with relaying(stores, settings) as made, supervised(made, lambda: made.works):
         await asked.wait()
+        process.end_soon(0, within=STOP_S + process.END_S)  # a driver may wait for a silent store for longer
         await made.stop(STOP_S)
     return 0
 
