@@ -145,7 +145,7 @@ def test_a_zip_on_the_path_needs_no_install(built: Built, python: Path, expected
 def test_a_wheel_has_the_whole_package_its_types_and_its_licence_and_nothing_else(built: Built):
     package = built.checkout / "redisjobs"
     files = {str(file.relative_to(built.checkout)) for file in package.rglob("*") if file.is_file()}
-    lua = {f"redisjobs/{file.relative_to(built.checkout)}" for file in (built.checkout / "lua").rglob("*.lua")}
+    lua = {f"redisjobs/{file.relative_to(built.checkout)}" for file in (built.checkout / "lua").rglob("*.*")}
 
     names = set(zipfile.ZipFile(built.wheel).namelist())
 
@@ -159,5 +159,5 @@ def test_an_sdist_has_the_scripts_where_the_checkout_has_them(built: Built):
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
 
-    assert {str(file.relative_to(built.checkout)) for file in (built.checkout / "lua").rglob("*.lua")} <= names
+    assert {str(file.relative_to(built.checkout)) for file in (built.checkout / "lua").rglob("*.*")} <= names
     assert {"LICENSE", "README.md", "pyproject.toml", "redisjobs/py.typed", "tests/packaging/listing.py"} <= names
