@@ -5,7 +5,6 @@ The stores that most tests share are in `stores`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -67,7 +66,6 @@ class Server:
             except subprocess.TimeoutExpired:  # Redis refuses to end while it writes a first AOF
                 self.process.kill()
                 self.process.wait()
-            _wait_for_children(self.process.pid)
             self.process = None
 
     def kill(self) -> None:
@@ -172,7 +170,18 @@ class PostgresServer(Server):
                 [*not_as_root(), *initdb, "-E", "UTF8", "--no-locale", "-A", "trust", "-N"],
                 check=True, capture_output=True, env=_clean_env(),
             )  # fmt: skip
-        return super().start()
+        return self._start_once_its_memory_is_free()
+
+    def _start_once_its_memory_is_free(self) -> Self:
+        """The children of a killed postmaster, each in a session of its own, hold its shared memory for a moment."""
+        end = time.monotonic() + 10
+        while True:
+            try:
+                return super().start()
+            except RuntimeError as error:
+                if "pre-existing shared memory block" not in str(error) or time.monotonic() > end:
+                    raise
+            time.sleep(PAUSE)
 
     def stop(self, sig: signal.Signals = signal.SIGINT) -> None:
         """Fast shutdown: open transactions are rolled back."""
@@ -192,15 +201,6 @@ class PostgresServer(Server):
 
 def _redis_setting(key: str, value: str) -> list[str]:
     return [f"--{key.replace('_', '-')}", *(value.split() if value else [""])]
-
-
-def _wait_for_children(group: int) -> None:
-    """The children of a killed postmaster hold its shared memory for a moment; a start would fail."""
-    end = time.monotonic() + 5
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        while time.monotonic() < end:
-            os.killpg(group, 0)
-            time.sleep(PAUSE)
 
 
 def not_as_root() -> list[str]:
