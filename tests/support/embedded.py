@@ -22,6 +22,7 @@ SETTINGS = ("DATABASE_URL", "REDIS_URL", "PG_BIN", "REDIS_BIN", "ROOT")
 
 APPLICATION = """
 import dataclasses, json, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit it ignored
 from redisjobs.embedded import Embedded
 options = json.loads(sys.argv[1])
 with Embedded(**options) as servers:
