@@ -116,7 +116,7 @@ def test_given_servers_keep_what_they_had_and_nothing_else(
     )
 
     said = said_by(ended)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     assert (said["committed"], said["lost"], said["unexplained_starts"]) == (60, 0, 0)
     assert "Redis lost all keys of the demo" in ended.stderr
     assert redis.keys() == [b"rj:of-somebody"]
