@@ -55,6 +55,10 @@ class Crew:
         waiting = [await self.broker.redis.xlen(key(queue, f"ready{band}")) for band in range(3)]
         return sum(waiting) + int(await self.broker.redis.zcard(key(queue, "due")))
 
+    async def nothing_left(self) -> bool:
+        """Whether every job has ended in Redis, which is a moment after its body."""
+        return await self.left() == 0
+
     async def close(self) -> None:
         for each in self.workers:
             await each.stop(0)
