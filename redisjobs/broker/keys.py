@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redisjobs.base import scripts
 from redisjobs.base.scripts import Script
 from redisjobs.broker.values import BANDS
 
@@ -33,6 +34,11 @@ class Keys:
         if made is None:
             made = self._made[queue, script.name] = [self.key(queue, name) for name in script.keys]
         return made
+
+    def all_of(self, queue: str) -> list[bytes]:
+        """Every key of a queue that any script names; the results that are waited for are apart."""
+        names = {name for script in scripts.names() for name in scripts.load(script).keys}
+        return [self.key(queue, name) for name in sorted(names)]
 
     def streams(self, queue: str) -> Sequence[bytes]:
         """The streams of a queue's bands, high to low."""

@@ -112,11 +112,12 @@ def test_given_servers_keep_what_they_had_and_nothing_else(
     before = _schemas(conn)
 
     stores = ("--database-url", database_url, "--redis-url", redis_url)
-    ended = run(folder, "--calm", "--jobs", "60", "--seed", "3", "--json", *stores)
+    ended = run(folder, "--jobs", "60", "--seed", "3", "--json", *stores)
 
     said = said_by(ended)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert (said["committed"], said["lost"], said["unexplained_starts"]) == (60, 0, 0)
+    assert "Redis lost all keys of the demo" in ended.stderr
     assert redis.keys() == [b"rj:of-somebody"]
     assert _schemas(conn) == before
     assert conn.execute("SELECT count(*) FROM redisjobs.outbox").fetchone() == (0,)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from redisjobs.broker.client import command, connect
+from redisjobs.broker.keys import Keys
 from redisjobs.cli.demo.crew import Child, Crew
 from redisjobs.cli.demo.ledger import Ledger
 from redisjobs.cli.demo.tidy import forget
@@ -94,7 +95,7 @@ class Director:
                 await self._note("emptied", command(redis, "FLUSHALL"))
                 self._tell("FLUSHALL: all that Redis held is gone")
             else:
-                await self._note("emptied", forget(redis, self._settings.prefix))
+                await self._note("emptied", forget(redis, Keys(self._settings.prefix)))
                 self._tell("Redis lost all keys of the demo (with --flushall-given: all keys)")
         finally:
             await redis.aclose()
