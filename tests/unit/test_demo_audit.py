@@ -106,7 +106,7 @@ def test_the_kill_of_another_worker_explains_nothing():
 
 
 def test_a_fault_before_the_first_start_or_after_the_second_explains_nothing():
-    before = judge({1}, {1: AT}, [*run(150, 160), *run(200, 210)], [EMPTIED])
+    before = judge({1}, {1: AT}, [*run(1500, 1600), *run(2000, 2100)], [EMPTIED])
     after = judge({1}, {1: AT}, [*run(3, 20), *run(30, 40)], [EMPTIED])
 
     assert len(before.unexplained) == len(after.unexplained) == 1
@@ -124,6 +124,14 @@ def test_an_emptied_redis_explains_a_run_whose_end_was_still_under_way_and_none_
 
     assert dict(soon.doubled) == {"whose end was not in Postgres yet then": 1}
     assert len(long.unexplained) == 1
+
+
+def test_an_emptied_redis_explains_a_run_that_was_under_way_to_its_body_and_none_sent_afterwards():
+    under_way = judge({1}, {1: AT + 98 * MS}, [*run(102, 120, "raised"), *run(230, 250)], [EMPTIED])
+    afterwards = judge({1}, {1: AT + 102 * MS}, [*run(104, 120), *run(230, 250)], [EMPTIED])
+
+    assert under_way.doubled == {"that a worker had just taken when Redis was emptied": 1}
+    assert len(afterwards.unexplained) == 1
 
 
 def test_a_plan_commits_as_many_orders_as_were_asked_for_and_is_the_same_for_a_seed():

@@ -12,11 +12,14 @@ from redisjobs.cli.demo.plan import MAX_ATTEMPTS
 
 REPORTED_NS = 2_000_000_000
 """How long the end of a body may be under way to Postgres; a fault after that explains no second start."""
+DELIVERED_NS = 1_000_000_000
+"""How long a job may be under way from Redis to the start of its body: it was taken before the fault."""
 WHY = {
     "killed": ("whose worker was killed", "whose worker was killed before it reported"),
     "emptied": ("that ran when Redis was emptied", "whose end was not in Postgres yet then"),
 }
 """Why a body started again, where its run before was cut off, and where that run had ended."""
+TAKEN = "that a worker had just taken when Redis was emptied"
 
 
 @dataclass(slots=True)
@@ -100,8 +103,8 @@ def judge(
             verdict.lost.append(order)
         if of_order and order in sent_ns:
             verdict.latencies_ms.append((of_order[0].started_ns - sent_ns[order]) / 1e6)
-    for of_order in runs.values():
-        _look_at_starts(of_order, faults, verdict)
+    for order, of_order in runs.items():
+        _look_at_starts(of_order, sent_ns.get(order, 0), faults, verdict)
     verdict.latencies_ms.sort()
     verdict.pace = _pace(sent_ns.values())
     ends = [run.ended_ns for of_order in runs.values() for run in of_order if run.ended_ns]
@@ -132,11 +135,11 @@ def runs_of(entries: Iterable[Entry]) -> dict[int, list[Run]]:
     return runs
 
 
-def _look_at_starts(runs: Sequence[Run], faults: Sequence[Fault], verdict: Verdict) -> None:
+def _look_at_starts(runs: Sequence[Run], sent_ns: int, faults: Sequence[Fault], verdict: Verdict) -> None:
     for at, run in enumerate(runs[1:], start=1):
         if _is_retry(run, runs[:at]):
             verdict.retried += 1
-        elif why := _why(run, runs[at - 1], faults):
+        elif why := _why(run, runs[at - 1], sent_ns, faults):
             verdict.doubled[why] += 1
         else:
             verdict.unexplained.append(run)
@@ -151,12 +154,16 @@ def _is_retry(run: Run, before: Sequence[Run]) -> bool:
     )
 
 
-def _why(run: Run, before: Run, faults: Sequence[Fault]) -> str | None:
+def _why(run: Run, before: Run, sent_ns: int, faults: Sequence[Fault]) -> str | None:
     """The fault between two starts that made the second one necessary."""
     for fault in faults:
-        if not before.started_ns <= fault.to_ns or not fault.from_ns <= run.started_ns:
-            continue
         if fault.pid and fault.pid != before.pid:
+            continue
+        if run.started_ns < fault.from_ns:
+            continue
+        if before.started_ns > fault.to_ns:
+            if fault.kind == "emptied" and sent_ns < fault.to_ns and before.started_ns < fault.to_ns + DELIVERED_NS:
+                return TAKEN
             continue
         if before.ended_ns is None or before.ended_ns > fault.from_ns:
             return WHY[fault.kind][0]

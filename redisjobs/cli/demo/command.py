@@ -66,6 +66,7 @@ def demo(*, jobs: int, calm: bool, seed: int | None, flushall_given: bool, as_js
             verdict = _verdict(scene, screen)
     rolled_back = len(sales) - jobs + sum(sale.withdrawn is not None for sale in sales)
     if as_json:
+        summary.tell_troubles(console, verdict)
         click.echo(summary.as_json(verdict, rolled_back, seed))
     else:
         summary.show(console, verdict, rolled_back, calm=calm)

@@ -49,11 +49,16 @@ def show(console: Console, verdict: Verdict, rolled_back: int, *, calm: bool) ->
     for name, number, why in _rows(verdict, rolled_back, calm=calm):
         made.add_row(name, Text(number, style="bold red" if _is_bad(name, number) else "bold"), Text(why))
     console.print(made)
-    for line in _troubles(verdict):
-        console.print(Text(line, style="red"))
+    tell_troubles(console, verdict)
     said = (HOLDS_CALM if calm else HOLDS) if verdict.holds else BROKEN
     console.print(Text(said, style="bold green" if verdict.holds else "bold red"))
     console.print(Text(NEXT))
+
+
+def tell_troubles(console: Console, verdict: Verdict) -> None:
+    """A line on each promise that was broken, with what is needed to find out why."""
+    for line in _troubles(verdict):
+        console.print(Text(line, style="red"))
 
 
 def _rows(verdict: Verdict, rolled_back: int, *, calm: bool) -> list[tuple[str, str, str]]:
@@ -81,7 +86,10 @@ def _troubles(verdict: Verdict) -> list[str]:
     lines = [f"lost: order {order}" for order in verdict.lost[:SHOWN]]
     lines += [f"ran from a rolled back transaction: order {order}" for order in verdict.ghosts[:SHOWN]]
     for run in verdict.unexplained[:SHOWN]:
-        lines.append(f"extra start without a fault: order {run.order_id}, attempt {run.attempt}, in process {run.pid}")
+        at_s = run.started_ns / 1e9
+        lines.append(
+            f"extra start without a fault: order {run.order_id}, attempt {run.attempt}, process {run.pid}, at {at_s:.3f}"
+        )
     if verdict.unsettled:
         lines.append(f"{verdict.unsettled} jobs never came to an end in Postgres")
     return lines
