@@ -136,10 +136,13 @@ def runs_of(entries: Iterable[Entry]) -> dict[int, list[Run]]:
 
 
 def _look_at_starts(runs: Sequence[Run], sent_ns: int, faults: Sequence[Fault], verdict: Verdict) -> None:
+    unspent = list(faults)  # one fault explains one more start of an order and not two
     for at, run in enumerate(runs[1:], start=1):
         if _is_retry(run, runs[:at]):
             verdict.retried += 1
-        elif why := _why(run, runs[at - 1], sent_ns, faults):
+        elif found := _why(run, runs[at - 1], sent_ns, unspent):
+            fault, why = found
+            unspent.remove(fault)
             verdict.doubled[why] += 1
         else:
             verdict.unexplained.append(run)
@@ -154,7 +157,7 @@ def _is_retry(run: Run, before: Sequence[Run]) -> bool:
     )
 
 
-def _why(run: Run, before: Run, sent_ns: int, faults: Sequence[Fault]) -> str | None:
+def _why(run: Run, before: Run, sent_ns: int, faults: Sequence[Fault]) -> tuple[Fault, str] | None:
     """The fault between two starts that made the second one necessary."""
     for fault in faults:
         if fault.pid and fault.pid != before.pid:
@@ -163,10 +166,10 @@ def _why(run: Run, before: Run, sent_ns: int, faults: Sequence[Fault]) -> str | 
             continue
         if before.started_ns > fault.to_ns:
             if fault.kind == "emptied" and sent_ns < fault.to_ns and before.started_ns < fault.to_ns + DELIVERED_NS:
-                return TAKEN
+                return fault, TAKEN
             continue
         if before.ended_ns is None or before.ended_ns > fault.from_ns:
-            return WHY[fault.kind][0]
+            return fault, WHY[fault.kind][0]
         if before.ended_ns > fault.from_ns - REPORTED_NS:
-            return WHY[fault.kind][1]
+            return fault, WHY[fault.kind][1]
     return None

@@ -87,9 +87,8 @@ def _troubles(verdict: Verdict) -> list[str]:
     lines += [f"ran from a rolled back transaction: order {order}" for order in verdict.ghosts[:SHOWN]]
     for run in verdict.unexplained[:SHOWN]:
         at_s = run.started_ns / 1e9
-        lines.append(
-            f"extra start without a fault: order {run.order_id}, attempt {run.attempt}, process {run.pid}, at {at_s:.3f}"
-        )
+        where = f"order {run.order_id}, attempt {run.attempt}, process {run.pid}, at {at_s:.3f}"
+        lines.append(f"extra start without a fault: {where}")
     if verdict.unsettled:
         lines.append(f"{verdict.unsettled} jobs never came to an end in Postgres")
     return lines
