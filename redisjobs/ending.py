@@ -14,7 +14,7 @@ from redisjobs.errors import JobTimeoutError
 from redisjobs.job import Job
 from redisjobs.lane import Attempt
 from redisjobs.logs import event
-from redisjobs.outcome import Ended, Outcome, Rules, decide
+from redisjobs.outcome import DONE, Ended, Outcome, Rules, decide
 from redisjobs.record import describe, let_go, message_of, pack, type_of
 
 UNDECIDED_RETRY_S = 60.0
@@ -54,19 +54,17 @@ def succeeded(attempt: Attempt, job: AnyJob, value: object, clock: Clock) -> Fin
     """The finish of a body that returned."""
     if log.isEnabledFor(logging.DEBUG):
         event(log, logging.DEBUG, "attempt.done", job=attempt.job, job_id=attempt.job_id, seconds=_took(attempt))
-    if job.declaration.result_ttl is None and job.declaration.retention is None:
-        return Finish(attempt.delivery, "done", counted=True)
-    ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
-    if ttl is None:
-        record = pack(duration_ms=_ms(_took(attempt)), keep=keep)
-        return Finish(attempt.delivery, "done", counted=True, record=record)
-    try:
-        result = job.encode_result(value)
-    except Exception as error:  # noqa: BLE001 - the user's own class or codec
-        why = "its body ended well, but its result cannot be kept"
-        return _finish(attempt, job, Outcome("dead", counted=True, why=why), error, clock)
-    record = pack(result=result, duration_ms=_ms(_took(attempt)), keep=keep)
-    return Finish(attempt.delivery, "done", counted=True, record=record, keep_ms=_ms(ttl))
+    record, keep_ms = b"", 0
+    if job.declaration.result_ttl is not None or job.declaration.retention is not None:
+        ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
+        try:
+            result = None if ttl is None else job.encode_result(value)
+        except Exception as error:  # noqa: BLE001 - the user's own class or codec
+            why = "its body ended well, but its result cannot be kept"
+            return _finish(attempt, job, Outcome("dead", counted=True, why=why), error, clock)
+        record, keep_ms = pack(result=result, duration_ms=_ms(_took(attempt)), keep=keep), _ms(ttl or 0)
+    _observe(attempt, DONE, None)
+    return Finish(attempt.delivery, "done", counted=True, record=record, keep_ms=keep_ms)
 
 
 def failed(
@@ -83,6 +81,7 @@ def failed(
         return _finish(attempt, job, outcome, cause, clock)
     except Exception as bug:  # noqa: BLE001 - see above
         event(log, logging.ERROR, "attempt.undecided", job=attempt.job, job_id=attempt.job_id, exc_info=bug)
+        _observe(attempt, Outcome("retry", UNDECIDED_RETRY_S, counted=True), error)
         return Finish(attempt.delivery, "retry", _ms(UNDECIDED_RETRY_S), counted=True)
     finally:
         if error is not None:
@@ -93,6 +92,7 @@ def _finish(
     attempt: Attempt, job: AnyJob | None, outcome: Outcome, error: BaseException | None, clock: Clock
 ) -> Finish | None:
     _tell(attempt, outcome, error)
+    _observe(attempt, outcome, error)
     if outcome.word == "lost":
         return None
     described = None
@@ -138,6 +138,12 @@ def _tell(attempt: Attempt, outcome: Outcome, error: BaseException | None) -> No
         error=None if error is None else type_of(error), message=None if error is None else message_of(error, 200),
         seconds=None if attempt.began_at is None else _took(attempt),
     )  # fmt: skip
+
+
+def _observe(attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+    observer = attempt.lane.observer
+    if observer is not None:
+        observer.ended(attempt, outcome, error)
 
 
 def _took(attempt: Attempt) -> float:

@@ -7,10 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from redisjobs.broker import Delivery, Finish
-from redisjobs.outcome import Ended
+from redisjobs.context import Context
+from redisjobs.outcome import Ended, Outcome
 
 Token: TypeAlias = tuple[bytes, int]
 """A job id and which of its starts this is."""
@@ -67,6 +68,19 @@ class Attempt:
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+class Observer(Protocol):
+    """Hears in the loop what becomes of attempts; it may not raise. Without one, an attempt costs nothing more."""
+
+    def began(self, attempt: Attempt, context: Context) -> None:
+        """Its body starts now; called in the task that runs it, whose context variables are the body's."""
+
+    def ended(self, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+        """Its end is decided, whether its body was started or not; `error` is what the outcome came of."""
+
+    def answered(self, attempt: Attempt, word: str) -> None:
+        """The end of it as Redis knows it: the word of its outcome, or lost."""
+
+
 class Lane:
     """One queue as a worker serves it.
 
@@ -93,6 +107,7 @@ class Lane:
         """A call that may have brought deliveries ended in the unknown: recall before the next one."""
         self.send: Callable[[Attempt], None] = _nowhere
         self.on_delay: Callable[[float], None] = _ignore
+        self.observer: Observer | None = None
         self._reserved = 0
         self._told: dict[str, float] = {}
 
@@ -150,6 +165,8 @@ class Lane:
         finish = attempt.finish
         word = finish.word if finish is not None and answer in ("ok", "repeat") else "lost"
         self.counts[word] += 1
+        if self.observer is not None:
+            self.observer.answered(attempt, word)
         if finish is not None and finish.delay_ms:
             self.on_delay(finish.delay_ms / 1000)
         self.freed.set()

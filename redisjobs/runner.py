@@ -83,6 +83,8 @@ class Runner:
                 raise UnstartedError(_refusal(attempt))  # noqa: TRY301 - it goes the way of all that ends attempts
             context, arguments = self._prepare(attempt, envelope, job)
             self._last_look(attempt, job, context)
+            if attempt.lane.observer is not None:
+                attempt.lane.observer.began(attempt, context)
             value = await (job.invoke(context, arguments) if job.is_async else self._in_thread(job, context, arguments))
             if attempt.ended_by is None or (attempt.in_thread and attempt.ended_by is not Ended.LOST):
                 finish = succeeded(attempt, job, value, self._clock)

@@ -18,7 +18,7 @@ from redisjobs.broker import Broker, Heart
 from redisjobs.drain import HARD_S, Drain, Receipt
 from redisjobs.errors import RedisjobsError
 from redisjobs.heartbeat import Heartbeat
-from redisjobs.lane import Lane
+from redisjobs.lane import Lane, Observer
 from redisjobs.logs import event
 from redisjobs.reader import BLOCK_MS
 from redisjobs.runner import Runner
@@ -43,6 +43,7 @@ class Worker(Part):
         app: whose jobs are run. A job that it does not know is parked.
         burst: end when nothing waits, is due or runs in its queues.
         drain_on_shutdown: False leaves SIGTERM and SIGINT to the caller.
+        observer: hears what becomes of each attempt, such as metrics.
 
     The other options are those of `WorkerSettings`.
 
@@ -63,6 +64,7 @@ class Worker(Part):
         worker_id: str = "",
         burst: bool = False,
         drain_on_shutdown: bool = True,
+        observer: Observer | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__("worker", clock)
@@ -78,6 +80,7 @@ class Worker(Part):
         self.app = app
         self.burst = burst
         self.drain_on_shutdown = drain_on_shutdown
+        self.observer = observer
         self.receipt = Receipt()
         self._servings: dict[str, Serving] = {}
         self._counts: Counter[str] = Counter()
@@ -213,6 +216,7 @@ class Worker(Part):
 
     def _serve(self, queue: str) -> Serving:
         lane = Lane(queue, self.worker_id, self.settings.slots_of(queue), self.settings.lease_of(queue))
+        lane.observer = self.observer
         serving = Serving(
             self._broker,
             self._runner,

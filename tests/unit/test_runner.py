@@ -19,7 +19,8 @@ from redisjobs import runner as runner_module
 from redisjobs.base.envelope import Envelope
 from redisjobs.context import Context, current
 from redisjobs.errors import Cancel, Dead, Retry, Snooze
-from redisjobs.outcome import Ended
+from redisjobs.lane import Attempt
+from redisjobs.outcome import Ended, Outcome
 from tests.support.builders import envelope
 from tests.support.eventually import eventually
 from tests.support.stage import Stage, delivery, record_of
@@ -449,3 +450,47 @@ async def test_an_attempt_that_ends_nothing_keeps_nothing(stage: Stage) -> None:
         raise Retry(after=1)
 
     assert "keep" not in record_of(await stage.run("note"))
+
+
+async def test_an_observer_hears_of_the_start_in_the_body_s_own_context_and_of_each_end(stage: Stage) -> None:
+    mark: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="none")
+
+    class Recorder:
+        def __init__(self) -> None:
+            self.heard: list[object] = []
+
+        def began(self, attempt: Attempt, context: Context) -> None:
+            mark.set(context.job)
+            self.heard.append(("began", attempt.job))
+
+        def ended(self, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+            self.heard.append(("ended", attempt.job, outcome.word, type(error)))
+
+        def answered(self, attempt: Attempt, word: str) -> None:
+            self.heard.append(("answered", attempt.job, word))
+
+    recorder = Recorder()
+    stage.lane.observer = recorder
+    stage.lane.send = lambda attempt: stage.lane.forget(attempt, "ok")
+
+    @stage.app.job(name="well")
+    async def well() -> None:
+        recorder.heard.append(("body", mark.get()))
+
+    @stage.app.job(name="ill")
+    def ill() -> None:
+        recorder.heard.append(("body", mark.get()))
+        raise ValueError
+
+    await stage.run("well")
+    await stage.run("ill")
+    await stage.run("nobody")
+    stage.lane.hand_back(delivery("well"), time.monotonic())
+
+    none = type(None)
+    assert recorder.heard == [
+        ("began", "well"), ("body", "well"), ("ended", "well", "done", none), ("answered", "well", "done"),
+        ("began", "ill"), ("body", "ill"), ("ended", "ill", "retry", ValueError), ("answered", "ill", "retry"),
+        ("ended", "nobody", "parked", none), ("answered", "nobody", "parked"),
+        ("answered", "", "released"),
+    ]  # fmt: skip
