@@ -60,11 +60,15 @@ class Reader(Service):
 
     async def look(self) -> int:
         """Take what is there for the free slots, without waiting; answers how many."""
-        if self._lane.unsure or self._open_wait:
-            await self._recall()
-        async with self._lane.asking:
-            with self._lane.reserve(self._most) as room:
-                return await self._take(room) if room else 0
+        try:
+            if self._lane.unsure or self._open_wait:
+                await self._recall()
+            async with self._lane.asking:
+                with self._lane.reserve(self._most) as room:
+                    return await self._take(room) if room else 0
+        except Exception:
+            self._lane.unsure = True
+            raise
 
     async def _round(self) -> int:
         try:

@@ -120,6 +120,18 @@ async def test_after_a_take_with_an_unknown_end_it_recalls_before_it_takes_again
     await setup.reader.stop()
 
 
+async def test_a_look_that_is_asked_for_by_hand_recalls_too_after_one_with_an_unknown_end() -> None:
+    setup = Setup()
+    setup.broker.mine = [delivery()]
+    setup.broker.fail = {"take": [BrokerUnavailable("the reply was lost")]}
+
+    with pytest.raises(BrokerUnavailable):
+        await setup.reader.look()
+    await setup.reader.look()
+
+    assert len(setup.begun) == 1
+
+
 async def test_a_recall_starts_nothing_that_is_held_or_that_ended_meanwhile() -> None:
     held, ended, unseen = delivery(), delivery(), delivery()
     setup = Setup(held, ended)
