@@ -12,10 +12,9 @@ from redisjobs.base import connections, statements
 from redisjobs.base.codec import Codec, Codecs
 from redisjobs.base.durations import LONGEST, Duration, seconds
 from redisjobs.base.ids import parse_id
-from redisjobs.broker import Broker, Publication, Result
+from redisjobs.broker import Broker, Result
 from redisjobs.call import Call, Handle, check_queue
 from redisjobs.clients import Clients
-from redisjobs.direct import publication_of
 from redisjobs.errors import (
     ConfigurationError,
     DecodeError,
@@ -28,6 +27,7 @@ from redisjobs.errors import (
 from redisjobs.job import Door, Job
 from redisjobs.registry import Registry
 from redisjobs.settings import Settings
+from redisjobs.stores import Stores
 
 R = TypeVar("R")
 
@@ -76,7 +76,8 @@ class App(Registry):
             prefix=prefix,
         )
         self.codecs = Codecs(codec)
-        self._clients = Clients(lambda: Broker.connect(self.settings.need_redis_url(), prefix=self.settings.prefix))
+        self.stores = Stores(self.settings)
+        self._clients = Clients(self._connect)
 
     @property
     def door(self) -> Door:
@@ -120,12 +121,12 @@ class App(Registry):
         if outbox.is_async(connection):
             return self._enqueue_async(cast(connections.Async, connection), calls)
         if calls:
-            outbox.send(cast(connections.Sync, connection), outbox.stage(calls, self.settings.schema))
+            self.stores.stage(cast(connections.Sync, connection), calls)
         return [self._handle(call) for call in calls]
 
     async def _enqueue_async(self, connection: connections.Async, calls: list[Call[R]]) -> list[Handle[R]]:
         if calls:
-            await outbox.send_async(connection, outbox.stage(calls, self.settings.schema))
+            await self.stores.stage_async(connection, calls)
         return [self._handle(call) for call in calls]
 
     async def enqueue_direct(self, *calls: Calls) -> list[Handle[Any]]:
@@ -135,13 +136,13 @@ class App(Registry):
             BrokerUnavailable: Redis does not answer; any of the jobs may be there all the same.
         """
         flat = _flat(calls)
-        queues: dict[str, list[tuple[int, Publication]]] = {}
+        queues: dict[str, list[int]] = {}
         for place, call in enumerate(flat):
-            queues.setdefault(call.queue, []).append((place, publication_of(call)))
+            queues.setdefault(call.queue, []).append(place)
         handles = [self._handle(call) for call in flat]
-        for queue, placed in queues.items():
-            words = await self.broker().enqueue_direct(queue, [publication for _, publication in placed])
-            for (place, _), (_, owner) in zip(placed, words, strict=True):
+        for queue, places in queues.items():
+            words = await self.stores.put(self.broker(), queue, [flat[place] for place in places])
+            for place, (_, owner) in zip(places, words, strict=True):
                 if owner is not None:
                     handles[place] = self._handle(flat[place], owner)
         return handles
@@ -197,6 +198,9 @@ class App(Registry):
     async def close(self) -> None:
         """Give back the connections that this event loop holds."""
         await self._clients.close()
+
+    def _connect(self) -> Broker:
+        return self.stores.broker()
 
     def _handle(self, call: Call[R], owner: bytes | None = None) -> Handle[R]:
         job_id = call.id if owner is None else parse_id(owner)

@@ -44,6 +44,11 @@ class Caller(Generic[P, R]):
         self._job: Job[P, R] = self if job is None else job  # type: ignore[assignment]  # only a Job passes None
         self._options = options
 
+    @property
+    def declared(self) -> Job[P, R]:
+        """The job whose calls it makes."""
+        return self._job
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The call as a value: arguments encoded, options checked, nothing sent.
 

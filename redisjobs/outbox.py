@@ -48,12 +48,18 @@ def send(connection: connections.Sync, statement: Statement) -> None:
         StoreRefused: the role may not do it.
         psycopg.Error: what is the matter with the connection or the transaction itself, unchanged.
     """
+    if not isinstance(connection, (psycopg.Connection, psycopg.Cursor)):
+        connection.run_ours(*statement)
+        return
     with _in_our_words(), psycopg.Cursor(_connection_of(connection)) as cursor:
         cursor.execute(statement[0], statement[1], prepare=False)
 
 
 async def send_async(connection: connections.Async, statement: Statement) -> None:
     """As `send`, on an async connection."""
+    if not isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor)):
+        await connection.run_ours_async(*statement)
+        return
     with _in_our_words():
         async with psycopg.AsyncCursor(_async_connection_of(connection)) as cursor:
             await cursor.execute(statement[0], statement[1], prepare=False)
@@ -61,12 +67,16 @@ async def send_async(connection: connections.Async, statement: Statement) -> Non
 
 def ask(connection: connections.Sync, statement: Statement) -> Any:
     """As `send`; the one value that comes back."""
+    if not isinstance(connection, (psycopg.Connection, psycopg.Cursor)):
+        return connection.run_ours(*statement)
     with _in_our_words(), psycopg.Cursor(_connection_of(connection)) as cursor:
         return _one(cursor.execute(statement[0], statement[1], prepare=False).fetchone())
 
 
 async def ask_async(connection: connections.Async, statement: Statement) -> Any:
     """As `ask`, on an async connection."""
+    if not isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor)):
+        return await connection.run_ours_async(*statement)
     with _in_our_words():
         async with psycopg.AsyncCursor(_async_connection_of(connection)) as cursor:
             await cursor.execute(statement[0], statement[1], prepare=False)
@@ -82,6 +92,10 @@ def is_async(connection: object) -> bool:
     if isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor)):
         return True
     if isinstance(connection, (psycopg.Connection, psycopg.Cursor)):
+        return False
+    if isinstance(connection, connections.AsyncTransaction):
+        return True
+    if isinstance(connection, connections.SyncTransaction):
         return False
     kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
     raise OptionError("connection", kind, "is none: pass a connection or a cursor of psycopg 3, sync or async")
@@ -115,11 +129,13 @@ def _in_utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.astimezone(UTC)
 
 
-def _connection_of(connection: connections.Sync) -> psycopg.Connection[Any]:
+def _connection_of(connection: psycopg.Connection[Any] | psycopg.Cursor[Any]) -> psycopg.Connection[Any]:
     return connection.connection if isinstance(connection, psycopg.Cursor) else connection
 
 
-def _async_connection_of(connection: connections.Async) -> psycopg.AsyncConnection[Any]:
+def _async_connection_of(
+    connection: psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any],
+) -> psycopg.AsyncConnection[Any]:
     return connection.connection if isinstance(connection, psycopg.AsyncCursor) else connection
 
 

@@ -14,7 +14,6 @@ from redisjobs.app import App
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.service import Part
 from redisjobs.base.signals import Signals
-from redisjobs.broker import Broker, Heart
 from redisjobs.drain import HARD_S, Drain, Receipt
 from redisjobs.errors import RedisjobsError
 from redisjobs.heartbeat import Heartbeat
@@ -83,6 +82,7 @@ class Worker(Part):
         self.observer = observer
         self.receipt = Receipt()
         self._servings: dict[str, Serving] = {}
+        self._made = False
         self._counts: Counter[str] = Counter()
         self._draining, self._hand_back, self._stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._ends_process = False
@@ -123,7 +123,7 @@ class Worker(Part):
             deadline: seconds after which what still runs is cancelled and handed back, uncounted; None: it is
                 waited for, and nothing is cancelled.
         """
-        if self._servings and self.state in ("idle", "stopped"):  # it was only ticked
+        if self._made and self.state in ("idle", "stopped"):  # it was only ticked
             self.state = "running"
         if deadline is None or self.state in ("idle", "stopped"):
             await super().stop()
@@ -136,10 +136,10 @@ class Worker(Part):
 
     async def tick(self) -> int:
         """One bounded round of every queue: take what fits, run it to its end; answers how many attempts ended."""
-        if not self._servings:
+        if not self._made:
             await self._make()
-            if self._finder is not None:
-                await self._finder.tick()
+        if self._finder is not None:
+            await self._finder.tick()
         before = sum(self._totals().values())
         for serving in list(self._servings.values()):
             await serving.look()
@@ -155,7 +155,7 @@ class Worker(Part):
     def stats(self) -> dict[str, Any]:
         """What it has done since it was made, and what it does now."""
         totals = self._totals()
-        beat = self._heartbeat.last_beat if self._servings else None
+        beat = self._heartbeat.last_beat if self._made else None
         return {
             "worker_id": self.worker_id,
             "queues": sorted(self._servings) or list(self.settings.queues),
@@ -194,22 +194,22 @@ class Worker(Part):
         )  # fmt: skip
 
     async def _make(self) -> None:
-        settings = self.app.settings
-        url = settings.need_redis_url()
+        stores = self.app.stores
+        broker, heart = stores.broker(), stores.heart(min(5.0, self.settings.lease / 3))
         self.receipt = Receipt()
         self._draining.clear()
         self._hand_back.clear()
         self._stopped.clear()
-        self._broker = Broker.connect(url, settings.prefix)
+        self._broker = broker
         self._runner = Runner(self.app.jobs.get, self._draining, self.clock)
         globs = [name for name in self.settings.queues if re.search(r"[*?\[]", name)]
         for name in self.settings.queues:
             if name not in globs:
                 self._serve(name)
         self._finder = QueueFinder(self._broker, globs, self._found, self.clock) if globs else None
-        heart = Heart(url, settings.prefix, timeout=min(5.0, self.settings.lease / 3))
         self._heartbeat = Heartbeat(heart, self.settings.heartbeat, self._lanes, self._runner.cancel)
         self._heartbeat.start()
+        self._made = True
 
     def _lanes(self) -> list[Lane]:
         return [serving.lane for serving in list(self._servings.values())]
@@ -287,9 +287,10 @@ class Worker(Part):
         if self._burst is not None:
             self._burst.cancel()
             self._burst = None
-        if self._servings:
+        if self._made:
             self._heartbeat.stop()
             self._runner.close()
+        self._made = False
         for serving in self._servings.values():
             self._counts.update(serving.lane.counts)
         self._servings = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 
 import pytest
@@ -211,6 +212,22 @@ async def test_a_tick_is_one_bounded_round_for_tests_of_ones_own(crew: Crew) -> 
     assert [await worker.tick() for _ in range(3)] == [10, 5, 0]
     await worker.stop()
     assert worker.state == "stopped"
+
+
+async def test_a_tick_of_a_worker_that_serves_globs_finds_the_queues_that_came_since(crew: Crew) -> None:
+    @crew.app.job(name="note")
+    async def note() -> None:
+        crew.starts["note"] += 1
+
+    worker = crew.worker(queues=["mail.*"])
+    assert await worker.tick() == 0
+    threads = threading.active_count()
+    for queue in ("mail.in", "mail.out"):
+        await crew.put("note", queue=queue)
+        assert await worker.tick() == 1
+
+    assert threading.active_count() == threads
+    await worker.stop()
 
 
 async def test_it_can_be_stopped_and_started_again_any_number_of_times(crew: Crew) -> None:

@@ -1,0 +1,53 @@
+"""How an app reaches its two stores: the seam at which the test kit puts others in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redisjobs import outbox
+from redisjobs.base import connections
+from redisjobs.broker import Broker, Heart
+from redisjobs.call import Call
+from redisjobs.direct import publication_of
+from redisjobs.settings import Settings
+
+Words = list[tuple[str, bytes | None]]
+
+
+class Stores:
+    """Postgres on the caller's connection, and the Redis of the settings. Nothing connects before it is needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def stage(self, connection: connections.Sync, calls: Sequence[Call[Any]]) -> None:
+        """Write the rows of these calls, one at least, in the caller's transaction; `outbox.send` says what fails."""
+        outbox.send(connection, outbox.stage(calls, self.settings.schema))
+
+    async def stage_async(self, connection: connections.Async, calls: Sequence[Call[Any]]) -> None:
+        """As `stage`, on an async connection."""
+        await outbox.send_async(connection, outbox.stage(calls, self.settings.schema))
+
+    async def put(self, broker: Broker, queue: str, calls: Sequence[Call[Any]]) -> Words:
+        """Put calls of one queue straight into Redis; `Broker.enqueue_direct` says what is answered for each."""
+        return await broker.enqueue_direct(queue, [publication_of(call) for call in calls])
+
+    def broker(self) -> Broker:
+        """A broker for the event loop that runs here.
+
+        Raises:
+            ConfigurationError: no Redis URL was given.
+        """
+        return Broker.connect(self.settings.need_redis_url(), self.settings.prefix)
+
+    def heart(self, timeout: float) -> Heart:
+        """What renews leases from a thread of its own.
+
+        Args:
+            timeout: seconds after which an answer is no longer waited for.
+
+        Raises:
+            ConfigurationError: no Redis URL was given.
+        """
+        return Heart(self.settings.need_redis_url(), self.settings.prefix, timeout=timeout)
