@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from redisjobs.announcer import Announcer
 from redisjobs.base.clock import Clock
 from redisjobs.broker import Heart
 from redisjobs.errors import StoreUnavailable
@@ -37,6 +38,7 @@ class Heartbeat:
         interval: seconds between renewals, below half a lease.
         lanes: asked anew each time.
         ended: called in the loop for an attempt whose lease is lost or whose cancel was asked for.
+        announcer: says now and then, over the same connection, that the worker is there.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class Heartbeat:
         interval: float,
         lanes: Callable[[], Iterable[Lane]],
         ended: Callable[[Attempt, Ended], None],
+        announcer: Announcer | None = None,
     ) -> None:
         self._heart = heart
         self._interval = interval
         self._lanes = lanes
         self._ended = ended
+        self._announcer = announcer
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._stopping = threading.Event()
@@ -77,15 +81,24 @@ class Heartbeat:
 
     def _run(self) -> None:
         next_beat = time.monotonic() + self._interval
+        self._announce()
         while not self._stopping.wait(max(0.0, min(LOOK_S, next_beat - time.monotonic()))):
             try:
                 self._look_at_the_loop()
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + (self._interval if self.beat() else self._retry_pause())
+                self._announce()
             except Exception as error:  # noqa: BLE001 - a heart that stops loses every lease
                 event(log, logging.ERROR, "heartbeat.failed", error=f"{type(error).__name__}: {error}", exc_info=error)
+        if self._announcer is not None and not self._failures:
+            self._announcer.leave()
         self._heart.close()
         self._in_loop(self._ended_event.set)
+
+    def _announce(self) -> None:
+        """Renewals go first: nothing is announced while one of them fails."""
+        if self._announcer is not None and not self._failures:
+            self._announcer.tell_if_due()
 
     def beat(self) -> bool:
         """Renew everything once; False where a queue could not be renewed."""

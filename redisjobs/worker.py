@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from redisjobs.announcer import Announcer
 from redisjobs.app import App
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.service import Part
@@ -207,7 +208,8 @@ class Worker(Part):
             if name not in globs:
                 self._serve(name)
         self._finder = QueueFinder(self._broker, globs, self._found, self.clock) if globs else None
-        self._heartbeat = Heartbeat(heart, self.settings.heartbeat, self._lanes, self._runner.cancel)
+        announcer = Announcer(heart, self.settings, lambda: self.state, self._lanes)
+        self._heartbeat = Heartbeat(heart, self.settings.heartbeat, self._lanes, self._runner.cancel, announcer)
         self._heartbeat.start()
         self._made = True
 

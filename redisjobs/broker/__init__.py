@@ -4,6 +4,7 @@ from redisjobs.broker.broker import GRACE_MS, MOST_AT_ONCE, Broker
 from redisjobs.broker.carrier import Carrier, Fence, OtherLife, Stale
 from redisjobs.broker.heart import Heart
 from redisjobs.broker.keys import Keys
+from redisjobs.broker.presence import Presence
 from redisjobs.broker.values import (
     BANDS,
     Answer,
@@ -36,6 +37,7 @@ __all__ = [
     "Life",
     "OtherLife",
     "Outcome",
+    "Presence",
     "Promoted",
     "Publication",
     "Result",

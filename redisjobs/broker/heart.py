@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 from redisjobs.base import scripts
+from redisjobs.broker import presence
 from redisjobs.broker.client import Argument, connect_sync, run_sync
 from redisjobs.broker.keys import Keys
 
@@ -42,6 +43,14 @@ class Heart:
             for at in range(0, len(reply), 2):
                 told[reply[at]] = cast(Literal["lost", "cancelled"], reply[at + 1].decode())
         return told
+
+    def tell(self, worker_id: str, word: bytes) -> None:
+        """Say that a worker is there, and what it does; an empty word: it goes.
+
+        Raises:
+            BrokerUnavailable, StoreRefused: it was not heard.
+        """
+        presence.tell(self._redis, self._keys, worker_id, word)
 
     def close(self) -> None:
         """Give the connection back."""

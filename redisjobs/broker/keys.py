@@ -8,6 +8,9 @@ from redisjobs.base import scripts
 from redisjobs.base.scripts import Script
 from redisjobs.broker.values import BANDS
 
+NO_QUEUE = "-"
+"""Stands for a queue's name in keys that belong to none; no queue can be called so."""
+
 
 class Keys:
     """Key names, made once for each queue.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from redisjobs.base.envelope import Envelope
+from redisjobs.broker import presence
 from redisjobs.broker.client import connect_sync, in_our_words
 from redisjobs.broker.keys import Keys
 from redisjobs.broker.values import BANDS
@@ -134,6 +135,10 @@ class View:
         """The names of the queues that Redis has seen."""
         with in_our_words("SMEMBERS"):
             return {name.decode() for name in self._redis.execute_command("SMEMBERS", self._keys.queues)}
+
+    def workers(self) -> list[presence.Presence]:
+        """The workers that are there, what each does, and those that fell silent within the last minutes."""
+        return presence.look(self._redis, self._keys)
 
     def look(self, queues: Sequence[str]) -> dict[str, QueueView]:
         """What Redis holds of these queues."""

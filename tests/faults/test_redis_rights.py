@@ -50,6 +50,7 @@ async def tour(url: str) -> None:
         heart = Heart(url)
         stack.callback(heart.close)
         await asyncio.to_thread(heart.renew, "q", "w1", [])
+        await asyncio.to_thread(heart.tell, "w1", b"{}")
         cancelled, running = publication(), publication()
         await q.publish(cancelled, running)
         taken = await q.take(count=1)

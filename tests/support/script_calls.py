@@ -90,4 +90,6 @@ CALLS: dict[str, Callable[[Stage], tuple[str, list[Any]]]] = {
     "forget": lambda s: ("forget", [1, "life-1", s.waiting.job_id, s.due.job_id, s.running[0].job_id, bytes(16)]),
     "holder": lambda s: ("holder", [b"waiting"]),
     "leave": lambda s: ("leave", ["w9"]),
+    "present": lambda s: ("present", ["w1", 15_000, 0, "{}"]),
+    "present, to go": lambda s: ("present", ["w1", 0, 0, ""]),
 }

@@ -14,6 +14,7 @@ from redisjobs.broker.keys import Keys
 
 NAMES = {
     "life", "jobs", "runs", "due", "keys", "windows", "outcomes", "graves", "cancels", "ready0", "ready1", "ready2",
+    "workers", "seen",
 }  # fmt: skip
 
 
