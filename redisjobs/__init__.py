@@ -31,6 +31,7 @@ from redisjobs.errors import (
     UnknownJobError,
 )
 from redisjobs.job import BoundJob, Job
+from redisjobs.progress import Progress
 from redisjobs.sync import SyncClient
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "JobTimeoutError",
     "LeaseLost",
     "OptionError",
+    "Progress",
     "RedisjobsError",
     "ResultTimeout",
     "Retry",

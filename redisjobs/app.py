@@ -25,6 +25,7 @@ from redisjobs.errors import (
     ResultTimeout,
 )
 from redisjobs.job import Door, Job
+from redisjobs.progress import Progress
 from redisjobs.registry import Registry
 from redisjobs.settings import Settings
 from redisjobs.stores import Stores
@@ -186,6 +187,10 @@ class App(Registry):
         if found is None:
             raise ResultTimeout(f"job {handle.id} ({job.name}) has no result after {limit:g} s; it goes on")
         return _outcome(job, handle.id, found)
+
+    async def progress_of(self, handle: Handle[Any]) -> Progress | None:
+        """What `Handle.progress` answers."""
+        return await self.broker().progress(handle.queue, parse_id(handle.id).bytes)
 
     def broker(self) -> Broker:
         """The broker for the event loop that runs here.

@@ -12,6 +12,7 @@ from uuid import UUID
 from redisjobs.base.durations import Duration, positive, seconds, whole
 from redisjobs.base.plain import refuse_unwritable, write_json
 from redisjobs.errors import EncodeError, OptionError
+from redisjobs.progress import Progress
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -132,6 +133,8 @@ class Home(Protocol):
 
     async def result_of(self, handle: Handle[R], timeout: Duration | None) -> R: ...
 
+    async def progress_of(self, handle: Handle[Any]) -> Progress | None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Handle(Generic[R]):
@@ -166,6 +169,16 @@ class Handle(Generic[R]):
         if self._home is None:
             raise OptionError("handle", self.id, "belongs to no app: use the handle that enqueue answered")
         return await self._home.result_of(self, timeout)
+
+    async def progress(self) -> Progress | None:
+        """How far the body has come, by its last `ctx.progress(…)`; None: it has said nothing, or the job has ended.
+
+        Raises:
+            BrokerUnavailable: Redis does not answer.
+        """
+        if self._home is None:
+            raise OptionError("handle", self.id, "belongs to no app: use the handle that enqueue answered")
+        return await self._home.progress_of(self)
 
 
 def check_job(name: object) -> str:

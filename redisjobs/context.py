@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from redisjobs import progress
 from redisjobs.base.ids import new_id
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,6 +45,24 @@ class Context:
     staged_at: datetime | None = None
     deadline: float | None = None
     draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
+    reporter: progress.Reporter | None = field(default=None, repr=False, compare=False)
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far this attempt has come, for whoever looks; from async and sync bodies, as often as you like.
+
+        Returns at once: the latest report goes to Redis within about a second, one for each job, together with those
+        of others. An attempt that has lost its lease writes nothing. Outside of a worker it is only checked.
+
+        Args:
+            done: from 0 to `total`, in units of your own. total: None where it is not known.
+            note: what is being done; cut after 200 characters.
+
+        Raises:
+            OptionError: a number that is none, not finite, below 0 or above the total.
+        """
+        text = progress.write(done, total, note)
+        if self.reporter is not None:
+            self.reporter.report(text)
 
     def remaining(self) -> float | None:
         """Seconds until the timeout ends this attempt, never below 0; None: it has no timeout."""

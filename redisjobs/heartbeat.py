@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from redisjobs.announcer import Announcer
 from redisjobs.base.clock import Clock
 from redisjobs.broker import Heart
-from redisjobs.errors import StoreUnavailable
+from redisjobs.errors import RedisjobsError, StoreUnavailable
 from redisjobs.lane import Attempt, Lane
 from redisjobs.logs import event
 from redisjobs.outcome import Ended
@@ -25,6 +25,8 @@ LOOK_S = 1.0
 SILENCE_S = 2.0
 """How long the loop may not answer before somebody is told."""
 FIRST_RETRY_S = 0.1
+REPORT_S = 1.0
+"""How often the progress of bodies is told, at most."""
 
 log = logging.getLogger("redisjobs.worker")
 
@@ -82,16 +84,22 @@ class Heartbeat:
     def _run(self) -> None:
         next_beat = time.monotonic() + self._interval
         self._announce()
+        next_report = time.monotonic() + REPORT_S
         while not self._stopping.wait(max(0.0, min(LOOK_S, next_beat - time.monotonic()))):
             try:
                 self._look_at_the_loop()
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + (self._interval if self.beat() else self._retry_pause())
+                if time.monotonic() >= next_report:
+                    next_report = time.monotonic() + REPORT_S
+                    self.report()
                 self._announce()
             except Exception as error:  # noqa: BLE001 - a heart that stops loses every lease
                 event(log, logging.ERROR, "heartbeat.failed", error=f"{type(error).__name__}: {error}", exc_info=error)
-        if self._announcer is not None and not self._failures:
-            self._announcer.leave()
+        if not self._failures:
+            self.report()  # the last words of bodies that were handed back
+            if self._announcer is not None:
+                self._announcer.leave()
         self._heart.close()
         self._in_loop(self._ended_event.set)
 
@@ -111,6 +119,23 @@ class Heartbeat:
             self._failures = 0
             self.last_beat = time.monotonic()
         return well
+
+    def report(self) -> None:
+        """Tell Redis how far bodies are, where any has said so; leases come first, so not while renewals fail."""
+        for lane in self._lanes():
+            reports = {} if self._failures else lane.reports.take()
+            if reports:
+                self._report(lane, reports)
+
+    def _report(self, lane: Lane, reports: dict[Attempt, bytes]) -> None:
+        told = [
+            (each.delivery.job_id, each.delivery.entry, each.delivery.start, text) for each, text in reports.items()
+        ]
+        try:
+            self._heart.progress(lane.queue, lane.consumer, told)
+        except RedisjobsError as error:
+            lane.reports.put_back(reports)
+            event(log, logging.DEBUG, "heartbeat.progress_failed", queue=lane.queue, error=str(error))
 
     def _renew(self, lane: Lane, leases: list[Attempt]) -> bool:
         asked_at = time.monotonic()

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 from redisjobs.broker import Delivery, Finish
 from redisjobs.context import Context
 from redisjobs.outcome import Ended, Outcome
+from redisjobs.progress import Reports
 
 Token: TypeAlias = tuple[bytes, int]
 """A job id and which of its starts this is."""
@@ -61,6 +62,10 @@ class Attempt:
         self.finish: Finish | None = None
         self.answer = ""  # what Redis said to its finish
 
+    def report(self, text: bytes) -> None:
+        """Have this told of the attempt soon; only the latest is. From any thread."""
+        self.lane.reports.put(self, text)
+
     @property
     def job_id(self) -> str:
         """The job's id as people write it."""
@@ -100,6 +105,7 @@ class Lane:
         self.held: set[Attempt] = set()
         self.running = 0
         self.counts: Counter[str] = Counter()
+        self.reports: Reports[Attempt] = Reports()
         self.freed = asyncio.Event()
         self.asking = asyncio.Lock()
         """Held around each call that can bring deliveries, so that a recall sees none of them twice."""

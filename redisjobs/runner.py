@@ -109,6 +109,7 @@ class Runner:
         except (ValueError, OverflowError, RecursionError) as error:  # no release can read such headers or moments
             what = DecodeError(f"what travels beside the arguments cannot be read ({type(error).__name__})")
             raise UnstartedError(Ended.UNREADABLE, what) from None
+        context.reporter = attempt
         running.set(context)
         try:
             data = job.door.codecs.decode(envelope.codec, envelope.payload)

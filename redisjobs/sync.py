@@ -14,6 +14,7 @@ from redisjobs.app import App, Calls
 from redisjobs.base.durations import Duration
 from redisjobs.call import Call, Handle
 from redisjobs.errors import ConfigurationError, RedisjobsError
+from redisjobs.progress import Progress
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -55,6 +56,10 @@ class SyncClient:
             RedisjobsError: also when the client is closed by another thread meanwhile.
         """
         return self._ask(lambda: self.app.result_of(handle, timeout))
+
+    def progress(self, handle: Handle[Any]) -> Progress | None:
+        """How far the job's body has come; None: it has said nothing, or the job has ended."""
+        return self._ask(lambda: self.app.progress_of(handle))
 
     def enqueue_direct(self, *calls: Calls) -> list[Handle[Any]]:
         """Put calls straight into Redis, in no transaction; `Job.enqueue_direct` says what that does not promise.

@@ -8,9 +8,10 @@
 --     band         0 high, 1 normal, 2 low: which stream it goes to
 --     window       ms for which its idempotency key is kept after its end
 -- jobs[id], ended  ! outcome number start life consumer      (a tombstone, until `bury` lets it go)
--- runs[id]         starts attempts losses holder entry lease last
+-- runs[id]         starts attempts losses holder entry lease last, and where a body told of one: LF progress
 --     holder entry lease   who holds it, by which entry, for how many ms; - - 0 while nobody does
 --     last                 consumer/start of the last accepted finish, or -
+--     progress             start, ms of Redis time when it was told, text
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -86,19 +87,19 @@ local function without(flags, letter)
 end
 
 local function read_run(run)
-  local starts, attempts, losses, holder, entry, lease, last =
-    string.match(run or '', '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+) (%S+)$')
+  local starts, attempts, losses, holder, entry, lease, last, progress =
+    string.match(run or '', '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d+) (%S+)(.*)$')
   if not starts then
-    return { starts = 0, attempts = 0, losses = 0, holder = '-', entry = '-', lease = 0, last = '-' }
+    return { starts = 0, attempts = 0, losses = 0, holder = '-', entry = '-', lease = 0, last = '-', progress = '' }
   end
   return {
     starts = tonumber(starts), attempts = tonumber(attempts), losses = tonumber(losses),
-    holder = holder, entry = entry, lease = tonumber(lease), last = last,
+    holder = holder, entry = entry, lease = tonumber(lease), last = last, progress = progress,
   }
 end
 
 local function write_run(r)
-  return table.concat({ r.starts, r.attempts, r.losses, r.holder, r.entry, r.lease, r.last }, ' ')
+  return table.concat({ r.starts, r.attempts, r.losses, r.holder, r.entry, r.lease, r.last }, ' ') .. r.progress
 end
 
 -- One command over many items, in pieces that `unpack` can carry; answers the joined replies.

@@ -8,12 +8,14 @@ from typing import Any, Self
 
 import redis.asyncio as async_redis
 
+from redisjobs import progress
 from redisjobs.base import scripts
 from redisjobs.broker.client import COMMAND_TIMEOUT_S, Argument, command, connect, run
 from redisjobs.broker.keys import Keys
 from redisjobs.broker.results import Results
 from redisjobs.broker.values import Answer, Delivery, Entry, Finish, Promoted, Publication, Result, Taken
 from redisjobs.errors import StoreRefused
+from redisjobs.progress import Progress
 
 _ENQUEUE = scripts.load("enqueue")
 _TAKE = scripts.load("take")
@@ -97,6 +99,10 @@ class Broker:
     async def wait_result(self, queue: str, job_id: bytes, timeout: float) -> Result | None:
         """How a job ended, waited for without polling hard; None after `timeout` seconds."""
         return await Results(self.redis, self._blocking, self.keys).wait(queue, job_id, timeout)
+
+    async def progress(self, queue: str, job_id: bytes) -> Progress | None:
+        """What a live job last reported of itself; None: nothing, or it has ended."""
+        return progress.read(await command(self.redis, "HGET", self.keys.key(queue, "runs"), job_id) or b"")
 
     async def queues(self) -> set[str]:
         """The names of the queues that Redis has seen."""

@@ -11,11 +11,12 @@ from redisjobs.broker.client import Argument, connect_sync, run_sync
 from redisjobs.broker.keys import Keys
 
 _RENEW = scripts.load("renew")
+_PROGRESS = scripts.load("progress")
 _MOST = 1000
 
 
 class Heart:
-    """Renews leases. Not for the event loop: calls wait for their answer.
+    """Renews leases, and tells how far their bodies are. Not for the event loop: calls wait for their answer.
 
     Args:
         url: the Redis URL.
@@ -51,6 +52,16 @@ class Heart:
             BrokerUnavailable, StoreRefused: it was not heard.
         """
         presence.tell(self._redis, self._keys, worker_id, word)
+
+    def progress(self, queue: str, consumer: str, reports: Sequence[tuple[bytes, bytes, int, bytes]]) -> None:
+        """Write down reports, each given as job id, entry, start, text; those whose lease was lost are dropped.
+
+        Raises:
+            BrokerUnavailable, StoreRefused: as `renew`.
+        """
+        for first in range(0, len(reports), _MOST):
+            flat: list[Argument] = [value for report in reports[first : first + _MOST] for value in report]
+            run_sync(self._redis, _PROGRESS, self._keys.of(queue, _PROGRESS), [consumer, *flat])
 
     def close(self) -> None:
         """Give the connection back."""

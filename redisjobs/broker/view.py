@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
+from redisjobs import progress
 from redisjobs.base.envelope import Envelope
 from redisjobs.broker import presence
 from redisjobs.broker.client import connect_sync, in_our_words
 from redisjobs.broker.keys import Keys
 from redisjobs.broker.values import BANDS
 from redisjobs.errors import DecodeError
+from redisjobs.progress import Progress
 
 Where: TypeAlias = Literal["waiting", "running", "due", "ended"]
 
@@ -79,6 +81,7 @@ class Place:
     cancel_requested: bool = False
     parked: bool = False
     suspended: bool = False
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,8 @@ class View:
     def _live(self, queue: str, job_id: bytes, record: bytes, run: bytes | None) -> Place:
         head, _, rest = record.partition(b"\n")
         entry, _, number, life, flags, band, _, size = head.split(b" ")
-        starts, attempts, losses, holder, held, lease, _ = (run or b"0 0 0 - - 0 -").split(b" ")
+        known = run or b"0 0 0 - - 0 -"
+        starts, attempts, losses, holder, held, lease, _ = known.partition(b"\n")[0].split(b" ")
         running = held == entry and holder != b"-"
         return Place(
             queue,
@@ -209,6 +213,7 @@ class View:
             cancel_requested=b"c" in flags,
             parked=b"p" in flags,
             suspended=b"s" in flags,
+            progress=progress.read(known),
         )
 
     def _lease_left(self, queue: str, band: int, entry: bytes, lease_ms: int) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -82,7 +83,8 @@ def show_job(*, wanted: UUID, as_json: bool) -> None:
         return
     if row is not None:
         render.facts(_facts(row))
-    render.facts({"in Redis": f"not known: {trouble}" if trouble else _place_words(place)})
+    told = {"in Redis": f"not known: {trouble}" if trouble else _place_words(place), "progress": _progress_words(place)}
+    render.facts(told)
     show_failures((row and row.failures) or [])
 
 
@@ -146,6 +148,15 @@ def _facts(row: JobRow) -> dict[str, Any]:
     told["redrives"] = row.redrives or None
     del told["max_attempts"]
     return {name.replace("_", " "): value for name, value in told.items()}
+
+
+def _progress_words(place: Place | None) -> str | None:
+    progress = place and place.progress
+    if not place or not progress:
+        return None
+    at = progress.at or datetime.now(UTC)
+    told = render.printable(f"{progress}; told {render.age(max(0.0, (datetime.now(UTC) - at).total_seconds()))} ago")
+    return told + ("" if progress.start == place.starts else ", by an earlier attempt")
 
 
 def _place_words(place: Place | None) -> str:

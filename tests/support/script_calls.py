@@ -69,6 +69,7 @@ CALLS: dict[str, Callable[[Stage], tuple[str, list[Any]]]] = {
     "begin without room": lambda s: ("begin", ["w1", 60_000, 0, s.entry.band, s.entry.entry, s.entry.job_id]),
     "recall": lambda s: ("recall", ["w1", 60_000, 100]),
     "renew": lambda s: ("renew", ["w1", *s.token(0), *s.token(1)]),
+    "progress": lambda s: ("progress", ["w1", *s.token(0)[:3], "{}", *s.token(1)[:3], "{}"]),
     "finish done": _finish("done"),
     "finish dead": _finish("dead"),
     "finish cancelled": _finish("cancelled"),
