@@ -12,6 +12,7 @@ RedisjobsError
  │   ├ BrokerUnavailable      Redis
  │   └ DatabaseUnavailable    Postgres
  ├ StoreRefused               a store refuses, and a repeat changes nothing
+ ├ PortTaken                  another process listens where this one shall
  ├ LeaseLost                  the right to a delivery is gone: write nothing more
  ├ JobTimeoutError            an attempt ran past its timeout
  ├ ResultTimeout              a result did not come in time
@@ -98,6 +99,10 @@ class DatabaseUnavailable(StoreUnavailable):
 
 class StoreRefused(RedisjobsError):
     """A store refuses the call, and a repeat changes nothing."""
+
+
+class PortTaken(RedisjobsError):
+    """Another process listens where this one shall."""
 
 
 class LeaseLost(RedisjobsError):

@@ -149,9 +149,16 @@ class Worker(Part):
 
     @property
     def works(self) -> bool:
-        """It runs, and its last read of each queue succeeded."""
-        readers = [serving.reader for serving in self._servings.values()]
-        return self.state == "running" and all(each.works or (each.dry and not each.failures) for each in readers)
+        """It runs, and its last look at each queue succeeded."""
+        servings = list(self._servings.values())
+        reads = all(each.reader.works or (each.reader.dry and not each.reader.failures) for each in servings)
+        return self.state == "running" and reads and not any(each.promoter.failures for each in servings)
+
+    @property
+    def last_turn(self) -> float | None:
+        """When a round ended last in the queue for which that is longest ago: that of its promoter, who never waits."""
+        turns = [each.promoter.last_turn for each in list(self._servings.values())]
+        return min((turn for turn in turns if turn is not None), default=None)
 
     def stats(self) -> dict[str, Any]:
         """What it has done since it was made, and what it does now."""

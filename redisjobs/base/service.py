@@ -43,6 +43,16 @@ class Part(ABC):
         self._hurried = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
 
+    @property
+    def works(self) -> bool:
+        """It runs, and does what it is for."""
+        return self.state == "running"
+
+    @property
+    def last_turn(self) -> float | None:
+        """When a round of it ended last, well or not, in monotonic seconds; None: it has no rounds."""
+        return None
+
     async def start(self) -> None:
         """Begin to work. A second call changes nothing.
 
@@ -144,6 +154,7 @@ class Service(Part):
         self.interval = interval
         self.failures = 0
         self.last_round: float | None = None
+        self._turned_at = 0.0
         self._turn = asyncio.Lock()
         self._awake, self._closing = asyncio.Event(), asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
@@ -164,6 +175,11 @@ class Service(Part):
         """It runs, and its last round succeeded."""
         return self.state == "running" and self.last_round is not None and not self.failures
 
+    @property
+    def last_turn(self) -> float | None:
+        """When its last round ended, well or not; before the first, when it started."""
+        return max(self._turned_at, self.last_round or 0.0) or None
+
     def wake(self) -> None:
         """Ask for the next round now."""
         self._awake.set()
@@ -175,6 +191,7 @@ class Service(Part):
     async def _open(self) -> None:
         self._awake.clear()
         self._closing.clear()
+        self._turned_at = self.clock.monotonic()
         self._loop = asyncio.create_task(self._run(), name=self.name)
 
     async def _close(self) -> None:
@@ -204,6 +221,7 @@ class Service(Part):
             did = await self.tick()
         except Exception as error:  # noqa: BLE001 - no error of a round may end the loop
             self.failures += 1
+            self._turned_at = self.clock.monotonic()
             pause = backoff(self.failures)
             level = logging.WARNING if isinstance(error, StoreUnavailable) else logging.ERROR
             trace = None if isinstance(error, RedisjobsError) else error

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import click
 
-from redisjobs.errors import ConfigurationError, RedisjobsError, StoreUnavailable
+from redisjobs.errors import ConfigurationError, PortTaken, RedisjobsError, StoreUnavailable
 
 FAILED = 1
 UNAVAILABLE = 69
@@ -40,4 +40,4 @@ def code_of(error: RedisjobsError) -> int:
     """The exit code that an error ends the command with."""
     if isinstance(error, ConfigurationError):
         return CONFIGURATION
-    return UNAVAILABLE if isinstance(error, StoreUnavailable) else FAILED
+    return UNAVAILABLE if isinstance(error, (StoreUnavailable, PortTaken)) else FAILED

@@ -16,9 +16,11 @@ from redisjobs.base.signals import Signals
 from redisjobs.broker import Carrier
 from redisjobs.broker.client import connect
 from redisjobs.cli import process
+from redisjobs.cli.monitoring import Watch, watch_options
 from redisjobs.cli.options import duration, given, store_options
 from redisjobs.cli.start import need_redis, need_tables
 from redisjobs.cli.supervisor import supervised
+from redisjobs.monitoring import Monitor
 from redisjobs.relay import Relay
 from redisjobs.settings import RelaySettings, Settings
 
@@ -31,10 +33,12 @@ STOP_S = 10.0
 Examples:
   redisjobs relay
   redisjobs relay --batch-size 1000 --retention 1d
+  redisjobs relay --http-port 9400                 tell of health and metrics
 
 \b
 Any number of relays may run, for high availability: each queue is held by one at a time.
-Exit codes: 0 stopped, 69 a store is down at the start, 78 the tables are missing or an option is wrong."""
+Exit codes: 0 stopped, 69 a store is down at the start or the port is taken, 78 the tables are missing
+or an option is wrong."""
 )
 @click.option(
     "--batch-size", type=int, default=500, show_default=True, metavar="N", help="Rows of one queue in a pass."
@@ -63,26 +67,29 @@ Exit codes: 0 stopped, 69 a store is down at the start, 78 the tables are missin
     show_default=True,
     help="How long a finished job stays visible; 0: not at all.",
 )
+@watch_options
 @store_options
 def relay(
-    *, batch_size: int, interval: float, lease: float, horizon: float, memory_budget: float, retention: float
-) -> None:
+    *, batch_size: int, interval: float, lease: float, horizon: float, memory_budget: float, retention: float,
+    watch: Watch,
+) -> None:  # fmt: skip
     """Carry committed rows to Redis, and outcomes back."""
     process.prepare()
     given().set_up_logs()
     settings = RelaySettings(batch_size, interval, lease, horizon, memory_budget, retention)
     stores = given().settings()
-    need_tables(stores)
-    need_redis(stores)
-    code = process.run(_serve(stores, settings))
+    with watch.monitor("relay") as monitor:
+        need_tables(stores)
+        need_redis(stores)
+        code = process.run(_serve(stores, settings, monitor))
     process.end_soon(code)
     raise click.exceptions.Exit(code)
 
 
-async def _serve(stores: Settings, settings: RelaySettings) -> int:
+async def _serve(stores: Settings, settings: RelaySettings, monitor: Monitor) -> int:
     asked = asyncio.Event()
     Signals(asked.set).take_over()  # for good: further signals change nothing, for the stop has a limit of its own
-    async with relaying(stores, settings) as made, supervised(made, lambda: made.works):
+    async with relaying(stores, settings) as made, monitor.watching(made), supervised(made, lambda: made.works):
         await asked.wait()
         process.end_soon(0, within=STOP_S + process.END_S)  # a driver may wait for a silent store for longer
         await made.stop(STOP_S)

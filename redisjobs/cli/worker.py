@@ -11,11 +11,13 @@ import click
 from redisjobs.app import App
 from redisjobs.cli import process, render
 from redisjobs.cli.apps import load_app
+from redisjobs.cli.monitoring import Watch, watch_options
 from redisjobs.cli.options import Function, duration, given, store_options
 from redisjobs.cli.start import need_redis
 from redisjobs.cli.supervisor import supervised
 from redisjobs.drain import Receipt
 from redisjobs.logs import event
+from redisjobs.monitoring import Monitor
 from redisjobs.worker import Worker
 
 log = logging.getLogger("redisjobs.worker")
@@ -69,12 +71,13 @@ Examples:
   redisjobs worker shop.jobs:app
   redisjobs worker shop.jobs:app -q default,mail.* -c default=20,mail.*=5
   redisjobs worker shop.jobs:app --burst           run what is there, then end
+  redisjobs worker shop.jobs:app --http-port 9400  tell of health and metrics
 
 \b
 SIGTERM or Ctrl-C: nothing more is taken, running bodies may end within the grace, the rest is handed back,
 uncounted; the receipt on stdout has a line for each. A second signal hands back at once.
-Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down at the start, 78 wrong
-configuration."""
+Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down at the start or the port is taken,
+78 wrong configuration."""
 )
 @serving_options(queues="default", names_help="Names, or globs such as mail.*")
 @click.option(
@@ -100,27 +103,30 @@ configuration."""
     help="Unlike any other worker's; by default host, process id and a random tail.",
 )
 @click.option("--uvloop/--no-uvloop", default=None, help="By default where it is installed.")
+@watch_options
 @store_options
 def worker(
     *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int],
     visibility_timeout: float, heartbeat_interval: float | None, shutdown_grace: float, burst: bool, worker_id: str,
-    uvloop: bool | None,
+    uvloop: bool | None, watch: Watch,
 ) -> None:  # fmt: skip
     """Run jobs."""
     process.prepare()
     given().set_up_logs()
     found = find_app(place or app)
 
-    made = Worker(
-        found, queues=queues, concurrency=concurrency, visibility_timeout=visibility_timeout,
-        heartbeat_interval=heartbeat_interval, drain_grace=shutdown_grace, worker_id=worker_id, burst=burst,
-    )  # fmt: skip
-    need_redis(found.settings)
-    raise click.exceptions.Exit(process.run(_serve(made), uvloop=uvloop))
+    with watch.monitor("worker") as monitor:
+        made = Worker(
+            found, queues=queues, concurrency=concurrency, visibility_timeout=visibility_timeout,
+            heartbeat_interval=heartbeat_interval, drain_grace=shutdown_grace, worker_id=worker_id, burst=burst,
+        )  # fmt: skip
+        need_redis(found.settings)
+        code = process.run(_serve(made, monitor), uvloop=uvloop)
+    raise click.exceptions.Exit(code)
 
 
-async def _serve(made: Worker) -> int:
-    async with supervised(made, lambda: made.works):
+async def _serve(made: Worker, monitor: Monitor) -> int:
+    async with monitor.watching(made), supervised(made, lambda: made.works):
         receipt = await made.run()
     return conclude(receipt)
 
