@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -42,8 +43,8 @@ class Engine:
 
     def is_healthy(self, name: str) -> bool:
         """Whether the health checks of all its replicas succeed."""
-        results = [self._containers.start(*check).wait() for check in self._checks[name] if check]
-        return bool(results) and not any(results)
+        checks = [self._containers.start(*check) for check in self._checks[name]]
+        return max(check.wait() for check in checks) == 0
 
     def _await(self, name: str, condition: str) -> None:
         if condition == "service_completed_successfully":
@@ -78,6 +79,8 @@ def test_the_services_start_in_order_carry_jobs_and_end_within_their_grace(engin
         if "profiles" not in service.given:
             engine.up(service)
     (worker,), relays = engine.running["worker"], engine.running["relay"]
+    for name in ("relay", "worker"):
+        eventually_now(partial(engine.is_healthy, name), f"{name} is healthy", within=30)
     (shop,) = engine.up(compose.services["shop"])
 
     assert shop.wait() == 0, shop.log()
@@ -92,6 +95,11 @@ def test_the_services_start_in_order_carry_jobs_and_end_within_their_grace(engin
 
 def test_the_compose_file_is_what_compose_understands():
     PyOptions(apply_merge=True).from_yaml(compose.text).validate()
+
+
+def test_every_service_that_runs_on_tells_how_it_is():
+    for service in compose.services.values():
+        assert ("healthcheck" in service.given) == (service.given.get("restart") == "unless-stopped"), service.name
 
 
 def test_each_service_restarts_logs_within_bounds_and_has_what_it_depends_on():
