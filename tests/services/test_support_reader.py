@@ -39,6 +39,7 @@ def test_a_page_that_is_true_passes_and_its_blocks_share_a_namespace(follow: Fol
         "```sql\nSELECT 1 AS one\n```\n\n```text output\none\n1\n```\n"
         "```console\n$ redisjobs migrate\nschema redisjobs is up to date\n$ echo two; echo lines\ntwo\nlines\n```\n"
         "```python file=mine/jobs.py\nX = 1\n```\n```sh\nredisjobs migrate --check && test -f mine/jobs.py\n```\n"
+        "```yaml from=compose.yaml\nimage: redisjobs-orders\nbuild:\n  context: .\n```\n"
         "```yaml\na: [1]\n```\n```dockerfile\nFROM python:3.13-slim\nUSER 65532\n```\n"
     )
 
@@ -58,6 +59,7 @@ def test_a_page_that_is_true_passes_and_its_blocks_share_a_namespace(follow: Fol
         ("```yaml\na: [\n```", "while parsing a flow node"),
         ("```dockerfile\nFROM python\n```", "DL3006"),
         ("```rust\nfn main() {}\n```", "is not checked"),
+        ("```yaml from=compose.yaml\nimage: other\n```", "does not stand so in compose.yaml"),
         ("```go from=go.mod\nmodule other\n```", "No such file"),
         ("```\nnameless\n```", "is not checked"),
         ("```python skip\n1 / 0\n```", r"nobody knows these words: \['skip'\]"),
@@ -80,6 +82,9 @@ def test_a_program_that_ends_while_the_page_goes_on_is_noticed(follow: Follow):
         ("redisjobs --schema other migrate --print > up.sql", 0),
         ("redisjobs status --json | jq .queues", 0),
         ("ls -la", 0),
+        ("kubectl create secret generic redisjobs --from-literal=A=b", 0),
+        ("A=1 exec .venv/bin/redisjobs nosuch", 1),
+        ("make setup && redisjobs nosuch; redisjobs neither", 2),
         ("redisjobs jobs shw ID", 1),
         ("redisjobs status --jsn", 1),
         ("redisjobs worker --concurrency=5 --slots 3", 1),

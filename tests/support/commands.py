@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
+from pathlib import Path
 
 import click
 
@@ -11,19 +11,25 @@ from redisjobs.cli import main
 
 
 def complaints(line: str) -> list[str]:
-    """What is wrong with the `redisjobs` part of a command line; a line without one has nothing wrong.
-
-    Names in capitals and parts after `;`, `|`, `&&` are a reader's own.
-    """
+    """What is wrong with the commands of redisjobs in a line of shell; one without any has nothing wrong."""
     try:
-        words = shlex.split(line, comments=True)
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words = list(lexer)
     except ValueError as error:
         return [f"{line!r}: {error}"]
-    if "redisjobs" not in words:
-        return []
-    words = words[words.index("redisjobs") + 1 :]
-    ends = [at for at, word in enumerate(words) if re.fullmatch(r"[|;&<>]+|\d?>.*", word)]
-    return _walk(main, words[: ends[0]] if ends else words, "redisjobs")
+    return [wrong for command in _commands(words) for wrong in _complaints(command)]
+
+
+def _commands(words: list[str]) -> list[list[str]]:
+    """The parts of a line, split at what stands between commands; redirections and what they name belong to none."""
+    ends = [at for at, word in enumerate(words) if set(word) <= set("|&;()<>")]
+    return [words[start:end] for start, end in zip([0, *(at + 1 for at in ends)], [*ends, len(words)], strict=True)]
+
+
+def _complaints(words: list[str]) -> list[str]:
+    while words and (words[0] == "exec" or "=" in words[0]):
+        words = words[1:]
+    return _walk(main, words[1:], "redisjobs") if words and Path(words[0]).name == "redisjobs" else []
 
 
 def _walk(command: click.Command, words: list[str], name: str) -> list[str]:

@@ -86,7 +86,7 @@ class Reader:
     def _do(self, block: Block) -> None:
         assert not block.strange_words, f"nobody knows these words: {block.strange_words}"
         if source := block.option("from"):
-            assert block.text.strip() in (CHECKOUT / source).read_text(), f"it does not stand so in {source}"
+            assert _flat(block.text) in _flat((CHECKOUT / source).read_text()), f"it does not stand so in {source}"
             return
         assert block.language in self._how, (
             "a block of this language is not checked: run it, name the file that it stands in (from=PATH), "
@@ -187,6 +187,11 @@ def lines(text: str) -> list[str]:
     """The command lines of a block: continued ones as one, comments and empty ones left out."""
     whole = re.sub(r"\\\n\s*", "", text)
     return [line.strip() for line in whole.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _flat(text: str) -> str:
+    """A text without its indentation, for an excerpt may have lost some."""
+    return "\n".join(["", *(line.strip() for line in text.strip().splitlines()), ""])
 
 
 def _check_output(told: str, printed: str) -> None:
