@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -267,7 +268,7 @@ def traceparent() -> str | None:
 
 
 def _check_function(name: str, function: object) -> None:
-    if not inspect.isroutine(function):
+    if isinstance(function, functools.partial) or not inspect.isroutine(function):  # a routine since Python 3.14
         raise ConfigurationError(f"job {name!r}: @app.job declares a function, not a {type(function).__name__}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(
