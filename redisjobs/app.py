@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import msgpack
 
-from redisjobs import outbox
-from redisjobs.base import connections, statements
+from redisjobs import drivers, outbox
+from redisjobs.base import connections
 from redisjobs.base.codec import Codec, Codecs
 from redisjobs.base.durations import LONGEST, Duration, seconds
 from redisjobs.base.ids import parse_id
@@ -119,7 +119,7 @@ class App(Registry):
     def _enqueue(
         self, connection: connections.Sync | connections.Async, calls: list[Call[R]]
     ) -> list[Handle[R]] | Awaitable[list[Handle[R]]]:
-        if outbox.is_async(connection):
+        if drivers.is_async(connection):
             return self._enqueue_async(cast(connections.Async, connection), calls)
         if calls:
             self.stores.stage(cast(connections.Sync, connection), calls)
@@ -167,10 +167,10 @@ class App(Registry):
         Answers `requested`; or for a job that has ended how it did: done, dead, cancelled, expired, deduplicated;
         or `unknown`. A waiting job ends once this commits, a running one is cancelled within about a second.
         """
-        statement = (statements.load("outbox", self.settings.schema).cancel, {"id": parse_id(job_id)})
-        if outbox.is_async(connection):
-            return cast("Awaitable[str]", outbox.ask_async(cast(connections.Async, connection), statement))
-        return str(outbox.ask(cast(connections.Sync, connection), statement))
+        statement = outbox.cancel(parse_id(job_id), self.settings.schema)
+        if drivers.is_async(connection):
+            return cast("Awaitable[str]", drivers.ask_async(cast(connections.Async, connection), statement))
+        return str(drivers.ask(cast(connections.Sync, connection), statement))
 
     async def holder(self, queue: str, key: str) -> str | None:
         """The id of the published job that holds an idempotency key in this queue, now or in its window."""

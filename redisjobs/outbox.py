@@ -1,27 +1,23 @@
-"""The outbox: calls become rows in the caller's own transaction. Committing it is enqueuing; nothing here commits."""
+"""The outbox: calls become rows in the caller's own transaction. Committing it is enqueuing; nothing is sent here."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, cast
+from typing import Any
+from uuid import UUID
 
-import psycopg
-from psycopg import errors
-
-from redisjobs.base import connections, statements
+from redisjobs.base import statements
 from redisjobs.base.codec import JSON
 from redisjobs.call import Call
-from redisjobs.errors import ConfigurationError, EnqueueError, OptionError, StoreRefused
-
-Statement: TypeAlias = tuple[bytes, dict[str, Any]]
+from redisjobs.drivers import Statement
+from redisjobs.errors import EnqueueError
 
 statements.load("outbox").require("stage", "stage_many", "cancel")
 
 
 def stage(calls: Sequence[Call[Any]], schema: str = statements.SCHEMA) -> Statement:
-    """One statement that stages these calls, with its parameters; for a driver other than psycopg too.
+    """One statement that stages these calls, with its parameters; a driver sends it.
 
     It answers nothing, so that its sender needs no right but INSERT: the ids are in the calls.
 
@@ -39,66 +35,9 @@ def stage(calls: Sequence[Call[Any]], schema: str = statements.SCHEMA) -> Statem
     return sql.stage_many, {column: [row[column] for row in rows] for column in rows[0]}
 
 
-def send(connection: connections.Sync, statement: Statement) -> None:
-    """Send a statement on the caller's connection. His cursors are left alone, and so is his transaction.
-
-    Raises:
-        EnqueueError: Postgres refuses the row; the caller's transaction is then aborted.
-        ConfigurationError: the tables are not there.
-        StoreRefused: the role may not do it.
-        psycopg.Error: what is the matter with the connection or the transaction itself, unchanged.
-    """
-    if not isinstance(connection, (psycopg.Connection, psycopg.Cursor)):
-        connection.run_ours(*statement)
-        return
-    with _in_our_words(), psycopg.Cursor(_connection_of(connection)) as cursor:
-        cursor.execute(statement[0], statement[1], prepare=False)
-
-
-async def send_async(connection: connections.Async, statement: Statement) -> None:
-    """As `send`, on an async connection."""
-    if not isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor)):
-        await connection.run_ours_async(*statement)
-        return
-    with _in_our_words():
-        async with psycopg.AsyncCursor(_async_connection_of(connection)) as cursor:
-            await cursor.execute(statement[0], statement[1], prepare=False)
-
-
-def ask(connection: connections.Sync, statement: Statement) -> Any:
-    """As `send`; the one value that comes back."""
-    if not isinstance(connection, (psycopg.Connection, psycopg.Cursor)):
-        return connection.run_ours(*statement)
-    with _in_our_words(), psycopg.Cursor(_connection_of(connection)) as cursor:
-        return _one(cursor.execute(statement[0], statement[1], prepare=False).fetchone())
-
-
-async def ask_async(connection: connections.Async, statement: Statement) -> Any:
-    """As `ask`, on an async connection."""
-    if not isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor)):
-        return await connection.run_ours_async(*statement)
-    with _in_our_words():
-        async with psycopg.AsyncCursor(_async_connection_of(connection)) as cursor:
-            await cursor.execute(statement[0], statement[1], prepare=False)
-            return _one(await cursor.fetchone())
-
-
-def is_async(connection: object) -> bool:
-    """Whether calls on this connection are awaited.
-
-    Raises:
-        OptionError: it is no connection or cursor of psycopg.
-    """
-    if isinstance(connection, (psycopg.AsyncConnection, psycopg.AsyncCursor)):
-        return True
-    if isinstance(connection, (psycopg.Connection, psycopg.Cursor)):
-        return False
-    if isinstance(connection, connections.AsyncTransaction):
-        return True
-    if isinstance(connection, connections.SyncTransaction):
-        return False
-    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    raise OptionError("connection", kind, "is none: pass a connection or a cursor of psycopg 3, sync or async")
+def cancel(job_id: UUID, schema: str = statements.SCHEMA) -> Statement:
+    """The statement that asks for a job's end; it answers a word."""
+    return statements.load("outbox", schema).cancel, {"id": job_id}
 
 
 def _row(call: Call[Any]) -> dict[str, Any]:
@@ -127,41 +66,3 @@ def _row(call: Call[Any]) -> dict[str, Any]:
 
 def _in_utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.astimezone(UTC)
-
-
-def _connection_of(connection: psycopg.Connection[Any] | psycopg.Cursor[Any]) -> psycopg.Connection[Any]:
-    return connection.connection if isinstance(connection, psycopg.Cursor) else connection
-
-
-def _async_connection_of(
-    connection: psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any],
-) -> psycopg.AsyncConnection[Any]:
-    return connection.connection if isinstance(connection, psycopg.AsyncCursor) else connection
-
-
-def _one(row: Any) -> Any:
-    return cast("tuple[Any, ...]", row)[0]
-
-
-@contextmanager
-def _in_our_words() -> Generator[None]:
-    """Turns what is certainly about the outbox into our errors; what is about the caller's transaction stays his."""
-    try:
-        yield
-    except (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn, errors.UndefinedFunction) as error:
-        raise ConfigurationError(
-            f"this database has not our tables ({error.diag.message_primary}): run `redisjobs migrate`"
-        ) from error
-    except errors.InsufficientPrivilege as error:
-        raise StoreRefused(
-            f"this role may not do it ({error.diag.message_primary}): "
-            "a producer's rights are given by SELECT redisjobs.grant_producer('role')"
-        ) from error
-    except errors.CheckViolation as error:
-        if error.diag.table_name != "outbox":
-            raise
-        raise EnqueueError(f"the outbox refuses the row by its rule {error.diag.constraint_name}") from error
-    except errors.UniqueViolation as error:
-        if error.diag.table_name != "outbox":
-            raise
-        raise EnqueueError("this call was enqueued before, and a call is one job: make a new one") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redisjobs import outbox
+from redisjobs import drivers, outbox
 from redisjobs.base import connections
 from redisjobs.broker import Broker, Heart
 from redisjobs.call import Call
@@ -22,12 +22,12 @@ class Stores:
         self.settings = settings
 
     def stage(self, connection: connections.Sync, calls: Sequence[Call[Any]]) -> None:
-        """Write the rows of these calls, one at least, in the caller's transaction; `outbox.send` says what fails."""
-        outbox.send(connection, outbox.stage(calls, self.settings.schema))
+        """Write the rows of these calls, one at least, in the caller's transaction; `SyncDriver` says what fails."""
+        drivers.send(connection, outbox.stage(calls, self.settings.schema))
 
     async def stage_async(self, connection: connections.Async, calls: Sequence[Call[Any]]) -> None:
         """As `stage`, on an async connection."""
-        await outbox.send_async(connection, outbox.stage(calls, self.settings.schema))
+        await drivers.send_async(connection, outbox.stage(calls, self.settings.schema))
 
     async def put(self, broker: Broker, queue: str, calls: Sequence[Call[Any]]) -> Words:
         """Put calls of one queue straight into Redis; `Broker.enqueue_direct` says what is answered for each."""
