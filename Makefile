@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup format check luacheck test faults bench demo
+.PHONY: setup format check luacheck test docs faults bench demo
 
 setup: $(READY)
 
@@ -30,6 +30,10 @@ luacheck:
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# Writes docs/reference anew from the code; a test fails where it is stale.
+docs: $(READY)
+	$(BIN)/python -m reference
 
 # The slow ones apart: kills, pauses, lost replies. With REDISJOBS_FAULTS=night or =release: more and longer repeats.
 faults: $(READY)

@@ -37,7 +37,9 @@ class Options:
         priority: -100 to 100; above 0 goes before, below 0 behind the ordinary. None: the job's own.
         max_attempts: None: the job's definition decides, when it runs.
         expires: a moment, or a duration from now; a job that has not started by then never does.
+        tenant: goes into the body's context and log lines.
         headers: plain JSON for the body's context, at most 16 KiB.
+        enqueued_by: who asked, for people.
 
     Raises:
         OptionError: an option out of its range.

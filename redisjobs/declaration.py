@@ -22,6 +22,8 @@ class Declaration:
     """The options of `@app.job(...)`. Durations are seconds or timedeltas; after the checks they are seconds.
 
     Args:
+        name: under which rows and workers know it; by default the function's.
+        queue: of calls that name none.
         max_attempts: in all, the first one included.
         retry: a Backoff, a list of delays (its last repeats), or f(attempt, error) -> seconds.
         retry_on: only these errors are retried; empty: all are.

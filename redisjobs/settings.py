@@ -35,6 +35,8 @@ class Settings:
     and `REDISJOBS_REDIS_PASSWORD`; inside a URL it is percent-encoded.
 
     Args:
+        database_url: Postgres.
+        redis_url: Redis.
         schema: the Postgres schema of the tables.
         prefix: what every Redis key begins with.
 

@@ -42,6 +42,8 @@ def _walk(command: click.Command, words: list[str], name: str) -> list[str]:
         if isinstance(command, click.Group) and not word.startswith("-"):
             if _is_value(command, words, at):
                 continue
+            if word.isupper():  # stands for any of them
+                return []
             found = command.get_command(context, word)
             return _walk(found, words[at + 1 :], f"{name} {word}") if found else [f"`{name}` has no command {word!r}"]
     return []
