@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redisjobs import progress
 from redisjobs.base.ids import new_id
@@ -46,6 +46,26 @@ class Context:
     deadline: float | None = None
     draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
     reporter: progress.Reporter | None = field(default=None, repr=False, compare=False)
+    _fill: Callable[[Context], None] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def later(cls, fill: Callable[[Context], None]) -> Context:
+        """One whose values are set by `fill` once the first is looked at; few bodies look at any, and it takes time."""
+        made = object.__new__(cls)
+        made.deadline = made.reporter = None
+        made._fill = fill
+        return made
+
+    if not TYPE_CHECKING:  # a checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            """Called for what is not set: one made `later`, or no attribute at all."""
+            fill, self._fill = object.__getattribute__(self, "_fill"), None
+            if fill is None or name not in self.__slots__:
+                self._fill = fill
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            fill(self)
+            return object.__getattribute__(self, name)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far this attempt has come, for whoever looks; from async and sync bodies, as often as you like.

@@ -26,6 +26,9 @@ from redisjobs.sweeper import Sweeper
 CANCEL_GRACE_S = 5.0
 """How long a body may take to answer its cancellation before it is named and its lease left to lapse."""
 
+LATEST_MICROS = 250_000_000_000_000_000
+"""Moments up to here, in the year 9892, can be read for sure."""
+
 log = logging.getLogger("redisjobs.attempt")
 
 
@@ -166,25 +169,33 @@ def _refusal(attempt: Attempt) -> Ended:
 
 
 def _context(attempt: Attempt, envelope: Envelope, job: AnyJob, draining: asyncio.Event) -> Context:
-    delivery = attempt.delivery
-    context = Context(
-        attempt.job_id,
-        envelope.job,
-        delivery.queue,
-        delivery.attempts + 1,
-        envelope.max_attempts or job.declaration.max_attempts,
-        envelope.idempotency_key,
-        envelope.priority,
-        tenant_id=envelope.tenant_id,
-        traceparent=envelope.traceparent,
-        enqueued_by=envelope.enqueued_by,
-        staged_at=moment(envelope.staged_at),
-        draining=draining,
-    )
-    if envelope.run_at is not None:
-        context.run_at = moment(envelope.run_at)
-    if envelope.expires_at is not None:
-        context.expires_at = moment(envelope.expires_at)
-    if envelope.headers is not None:
-        context.headers = json.loads(envelope.headers)
+    """The attempt's context. One with headers or moments of its own is filled at once: they may be unreadable."""
+
+    def fill(context: Context) -> None:
+        delivery = attempt.delivery
+        deadline, reporter = context.deadline, context.reporter
+        context.__init__(  # type: ignore[misc]
+            attempt.job_id,
+            envelope.job,
+            delivery.queue,
+            delivery.attempts + 1,
+            envelope.max_attempts or job.declaration.max_attempts,
+            envelope.idempotency_key,
+            envelope.priority,
+            moment(envelope.run_at),
+            moment(envelope.expires_at),
+            envelope.tenant_id,
+            envelope.traceparent,
+            envelope.enqueued_by,
+            {} if envelope.headers is None else json.loads(envelope.headers),
+            moment(envelope.staged_at),
+            deadline,
+            draining,
+            reporter,
+        )
+
+    context = Context.later(fill)
+    ordinary = type(envelope.staged_at) is int and 0 <= envelope.staged_at < LATEST_MICROS
+    if not ordinary or envelope.headers is not None or envelope.run_at is not None or envelope.expires_at is not None:
+        fill(context)
     return context

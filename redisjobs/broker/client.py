@@ -25,6 +25,9 @@ Argument: TypeAlias = bytes | str | int
 COMMAND_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 
+_pack: Any = cast("Any", hiredis).pack_command
+"""redis-py packs value by value, and for the thousands of a batch that takes as long as Redis takes for the batch."""
+
 _LATER = (
     "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "BUSY ", "NOREPLICAS",
     "UNBLOCKED",
@@ -40,6 +43,35 @@ _LATER_ERRORS = (
 """Likewise, where the client has taken the first word off the text."""
 
 
+class Client(async_redis.Redis):
+    """redis-py's client, with a short way for scripts.
+
+    A call through its pool, its retries and its telemetry costs twice what the call itself does, and a worker makes
+    two for each batch. The short way keeps connections of the pool at hand, made and closed by redis-py as ever.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        cast("Any", super()).__init__(*args, **options)
+        self._at_hand: list[Any] = []
+
+    async def once(self, *words: Argument) -> Any:
+        """One command without a reply to parse, once; errors are redis-py's."""
+        pool: Any = self.connection_pool
+        connection = self._at_hand.pop() if self._at_hand else await pool.get_connection()
+        try:
+            if connection.has_ended():
+                await connection.disconnect(nowait=True)
+            await connection.send_packed_command([_pack(words)], check_health=False)
+            return await connection.read_response()
+        except exceptions.ResponseError:  # an answer like any other
+            raise
+        except BaseException:  # its reply may still come: closed, it opens again with its next use
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            self._at_hand.append(connection)
+
+
 def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> async_redis.Redis:
     """An async client that never repeats a command by itself: one lost reply must not become two entries.
 
@@ -47,7 +79,7 @@ def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | Non
         ConfigurationError: the URL cannot be read.
     """
     with _readable():
-        client: async_redis.Redis = cast("Any", async_redis.Redis).from_url(
+        client: async_redis.Redis = cast("Any", Client).from_url(
             check_url("redis_url", url, REDIS), retry=AsyncRetry(NoBackoff(), 0), **_options(url, timeout, password)
         )
     pool: Any = client.connection_pool
@@ -57,18 +89,16 @@ def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | Non
 
 @cache
 def _our(connection: Any) -> Any:
-    """This class of connections, with calls of scripts packed in one go, and with every cancellation heard.
+    """This class of connections, with every cancellation heard, and able to tell that it has ended.
 
-    redis-py packs value by value, and for the thousands of a batch that takes as long as Redis takes for the batch.
-    It sends inside of `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes as the sending
-    ends: whoever called would go on as if nobody had asked him to stop. And it writes to connections whose loss
+    redis-py sends inside of `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes as the
+    sending ends: whoever called would go on as if nobody had asked him to stop. And it writes to connections whose loss
     asyncio knows of already; asyncio of Python 3.12 and 3.13 then goes on watching the number of that socket, and the
     next socket that gets this number never hears that it is connected.
     """
-    pack_one_by_one, pack = connection.pack_command, cast("Any", hiredis).pack_command
 
-    def pack_command(self: Any, *args: Any) -> Any:
-        return [pack(args)] if args[0] == "EVALSHA" else pack_one_by_one(self, *args)
+    def has_ended(self: Any) -> bool:
+        return self._writer is not None and (self._writer.is_closing() or self._reader.at_eof())
 
     async def send_packed_command(self: Any, *args: Any, **options: Any) -> None:
         task = asyncio.current_task()
@@ -81,7 +111,7 @@ def _our(connection: Any) -> Any:
             await self.disconnect(nowait=True)
             raise asyncio.CancelledError
 
-    ours = {"pack_command": pack_command, "send_packed_command": send_packed_command}
+    ours = {"has_ended": has_ended, "send_packed_command": send_packed_command}
     return type(f"Our{connection.__name__}", (connection,), ours)
 
 
@@ -163,11 +193,12 @@ async def run(redis: async_redis.Redis, script: Script, keys: Sequence[bytes], a
         BrokerUnavailable: no answer, or not now; whether it ran is not known.
         StoreRefused: an error that a repeat does not heal.
     """
+    call = redis.once if isinstance(redis, Client) else _plain(redis).execute_command
     with in_our_words(script.name):
         try:
-            return await _plain(redis).execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+            return await call("EVALSHA", script.sha, len(keys), *keys, *arguments)
         except exceptions.NoScriptError:
-            return await _plain(redis).execute_command("EVAL", script.text, len(keys), *keys, *arguments)
+            return await call("EVAL", script.text, len(keys), *keys, *arguments)
 
 
 def run_sync(redis: sync_redis.Redis, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from datetime import UTC, datetime, timezone
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,3 +43,32 @@ def test_each_detached_context_has_an_id_and_an_event_of_its_own():
 
     assert first.job_id != second.job_id
     assert not second.draining.is_set()
+
+
+def test_a_context_made_later_is_filled_at_the_first_look_and_equals_one_made_at_once():
+    fills: list[Context] = []
+
+    def fill(context: Context) -> None:
+        fills.append(context)
+        context.__init__("id", "mail", attempt=2)  # type: ignore[misc]
+
+    later = Context.later(fill)
+    assert later.deadline is None
+    assert later.remaining() is None
+    assert fills == []
+
+    assert later.attempt == 2
+    assert later == Context("id", "mail", attempt=2, draining=later.draining)
+    assert len(fills) == 1
+
+
+def test_an_attribute_that_no_context_has_is_missed_in_the_usual_words():
+    for context in (Context("id", "mail"), Context.later(lambda _: None)):
+        with pytest.raises(AttributeError, match="'Context' object has no attribute 'colour'"):
+            _ = context.colour  # type: ignore[attr-defined]
+
+
+def test_a_context_made_later_can_be_copied():
+    later = Context.later(lambda context: context.__init__("id", "mail", attempt=3))  # type: ignore[misc]
+
+    assert copy.copy(later).attempt == 3

@@ -36,7 +36,7 @@ def leave_nothing(settings: Settings) -> None:
 
 
 async def _forget(settings: Settings) -> None:
-    redis = connect(settings.need_redis_url())
+    redis = cast("Any", connect(settings.need_redis_url()))
     try:
         names = [name async for name in redis.scan_iter(match=f"{settings.prefix}:*", count=1000)]
         if names:
