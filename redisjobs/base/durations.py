@@ -1,9 +1,10 @@
-"""Durations and counts as callers give them, checked at the door: refused, never clamped."""
+"""Durations and counts as callers give them, checked at the door, and durations as people read them."""
 
 from __future__ import annotations
 
 import math
 from datetime import timedelta
+from typing import overload
 
 from redisjobs.errors import OptionError
 
@@ -59,6 +60,20 @@ def whole(name: str, value: object, *, least: int = 1, most: int | None = None) 
     if most is not None and value > most:
         raise OptionError(name, value, f"is above {most}: pass {most} or less")
     return value
+
+
+@overload
+def age(seconds: float) -> str: ...
+@overload
+def age(seconds: None) -> None: ...
+def age(seconds: float | None) -> str | None:
+    """A distance in time, as short as it can be read."""
+    if seconds is None:
+        return None
+    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
 
 
 def _number(name: str, value: object) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from datetime import UTC, datetime
 from uuid import UUID
 
 from redisjobs.errors import OptionError
@@ -76,3 +77,13 @@ def parse_id(text: object, name: str = "job_id") -> UUID:
         return UUID(bytes=text) if isinstance(text, bytes) else UUID(str(text))
     except ValueError:
         raise OptionError(name, str(text)[:60], "is not a job id: pass a UUID as enqueue answered it") from None
+
+
+def made_at(job_id: UUID) -> datetime | None:
+    """When an id was made, by the clock of whoever made it; None: ids of this version do not tell."""
+    if job_id.version != 7:
+        return None
+    try:
+        return datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # 48 bits of milliseconds reach beyond the year 9999
+        return None

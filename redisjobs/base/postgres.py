@@ -36,7 +36,8 @@ _PLANS = b"""SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; 
 SET LOCAL enable_mergejoin = off; SET LOCAL jit = off; SET LOCAL idle_in_transaction_session_timeout = '5s';
 SET LOCAL lock_timeout = '1s'"""
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; " + _PLANS
-_BEGIN_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _PLANS
+BEGIN_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _PLANS
+"""Statements that read one snapshot and write nothing, under the same plans."""
 
 _LATER = (
     errors.ReadOnlySqlTransaction, errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable,
@@ -156,7 +157,7 @@ class Database:
         with in_our_words(what):
             async with pool.connection() as connection, self._watched(pool, connection):
                 try:
-                    await connection.execute(_BEGIN_SNAPSHOT if snapshot else _BEGIN)
+                    await connection.execute(BEGIN_SNAPSHOT if snapshot else _BEGIN)
                     yield connection
                     await connection.execute(b"COMMIT")
                 except BaseException:

@@ -11,6 +11,7 @@ from redisjobs.base.envelope import Envelope
 from redisjobs.broker import presence
 from redisjobs.broker.client import connect_sync, in_our_words
 from redisjobs.broker.keys import Keys
+from redisjobs.broker.trace import Trace, Tracer, find
 from redisjobs.broker.values import BANDS
 from redisjobs.errors import DecodeError
 from redisjobs.progress import Progress
@@ -189,6 +190,20 @@ class View:
                 _, _, number, _, life, holder = record.split(b" ")[:6]
                 return Place(queue, "ended", None, int(number), int(life), holder=holder.decode())
             return self._live(queue, job_id, record, run)
+
+    def trace(self, queue: str, job_id: bytes) -> Trace | None:
+        """Where a job of this queue is, and what stands before it; None: Redis does not know it."""
+        return Tracer(self._redis, self._keys, queue, job_id).trace()
+
+    def find(self, queues: Sequence[str], job_id: bytes) -> str | None:
+        """The first of these queues that knows the job."""
+        return find(self._redis, self._keys, queues, job_id)
+
+    def key_owner(self, queue: str, key: str) -> bytes | None:
+        """The id of the job that holds an idempotency key, or had it when its window began."""
+        with in_our_words("HGET"):
+            found: bytes | None = self._redis.execute_command("HGET", self._keys.key(queue, "keys"), key.encode())
+            return found
 
     def _live(self, queue: str, job_id: bytes, record: bytes, run: bytes | None) -> Place:
         head, _, rest = record.partition(b"\n")

@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": "redisjobs.cli.demo.command:demo",
     "migrate": "redisjobs.cli.migrate:migrate",
     "status": "redisjobs.cli.status:status",
+    "explain": "redisjobs.cli.explain:explain",
     "jobs": "redisjobs.cli.jobs:jobs",
     "dead": "redisjobs.cli.dead:dead",
     "outbox": "redisjobs.cli.outbox:outbox",
@@ -58,6 +59,7 @@ Examples:
   redisjobs relay                                  carry committed rows to Redis, and outcomes back
   redisjobs worker shop:app -q default,mail -c 20  run jobs
   redisjobs status                                 one screen on everything
+  redisjobs explain ID                             where a job is, why it does not run, what happens next
   redisjobs dead redrive --error TimeoutError      give dead letters a new life
 
 \b

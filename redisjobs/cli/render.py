@@ -16,6 +16,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from redisjobs.base.durations import age
+
+__all__ = ["age", "as_json", "cell", "facts", "heading", "printable", "short", "table"]
+
 PIPE_WIDTH = 250
 """Columns where no terminal tells its own: nothing is cut for `grep`."""
 WHOLE = frozenset({"id", "staged", "ended", "died"})
@@ -77,16 +81,6 @@ def cell(value: object) -> Text:
 def printable(text: str) -> str:
     """The text with its control characters made visible; line ends and tabs stay."""
     return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
-
-
-def age(seconds: float | None) -> str | None:
-    """A distance in time, as short as it can be read."""
-    if seconds is None:
-        return None
-    for size, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if abs(seconds) >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
 
 
 def short(text: str | None, most: int = 100) -> str | None:

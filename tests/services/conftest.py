@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
 
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.support.crew import Crew
 from tests.support.queue import QueueByHand
@@ -23,3 +27,26 @@ async def crew(redis_url: str) -> AsyncIterator[Crew]:
     made = Crew(redis_url)
     yield made
     await made.close()
+
+
+@pytest.fixture
+def role(database_url: str) -> Iterator[Callable[[str], str]]:
+    """Makes a login role with this grant; answers its URL."""
+    made: list[str] = []
+    conn = psycopg.connect(database_url, autocommit=True)
+
+    def make(grant: str) -> str:
+        name, password = f"rj_{grant}_{secrets.token_hex(4)}", secrets.token_hex(8)
+        made.append(name)
+        conn.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(password)))
+        conn.execute(sql.SQL("SELECT redisjobs.{}({})").format(sql.Identifier(f"grant_{grant}"), sql.Literal(name)))
+        known = conninfo_to_dict(conn.info.dsn)
+        url = f"postgresql://{name}:{password}@/{known['dbname']}?host={known['host']}&port={known.get('port', 5432)}"
+        assert make_conninfo(url)
+        return url
+
+    yield make
+    for name in made:
+        conn.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+    conn.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
+from redisjobs.migrations import migrations
 from tests.support.cli import CommandLine
 
 
@@ -17,8 +18,9 @@ def test_migrate_makes_the_tables_once(empty_database_url: str):
 def test_check_says_what_is_missing_and_ends_with_1(empty_database_url: str):
     redisjobs = CommandLine({"REDISJOBS_DATABASE_URL": empty_database_url})
 
-    assert "lacks 0001 outbox: run `redisjobs migrate`" in redisjobs("migrate", "--check", code=1).stdout
-    assert redisjobs.json("migrate", "--check", code=1)["missing"] == ["0001 outbox"]
+    names = [f"{step.version:04} {step.name}" for step in migrations()]
+    assert f"lacks {', '.join(names)}: run `redisjobs migrate`" in redisjobs("migrate", "--check", code=1).stdout
+    assert redisjobs.json("migrate", "--check", code=1)["missing"] == names
     redisjobs("migrate")
     assert redisjobs.json("migrate", "--check")["missing"] == []
 

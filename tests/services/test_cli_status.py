@@ -94,7 +94,9 @@ def test_without_postgres_the_rest_is_shown_and_the_code_is_69(redisjobs: Comman
 def test_without_tables_migrate_is_named_and_the_code_is_78(empty_database_url: str, redis_url: str):
     redisjobs = CommandLine({"REDISJOBS_DATABASE_URL": empty_database_url, "REDISJOBS_REDIS_URL": redis_url})
 
-    assert "LACKS 0001 outbox: run `redisjobs migrate`" in redisjobs("status", code=78).stdout
+    told = redisjobs("status", code=78).stdout
+    assert "LACKS 0001 outbox, " in told
+    assert ": run `redisjobs migrate`" in told
     assert "run `redisjobs migrate`" in redisjobs("jobs", "list", code=78).stderr
 
 

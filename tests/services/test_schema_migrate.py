@@ -40,6 +40,10 @@ def test_it_says_what_it_applied_and_applies_it_once(empty_database_url: str):
     assert missing(empty_database_url) == []
 
 
+def test_the_steps_are_numbered_from_1_without_a_gap_or_a_twin():
+    assert [step.version for step in migrations()] == list(range(1, len(migrations()) + 1))
+
+
 def test_eight_at_once_apply_each_step_once(empty_database_url: str):
     with ThreadPoolExecutor(8) as threads:
         applied = list(threads.map(migrate, [empty_database_url] * 8))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from redisjobs.errors import StoreRefused
 from tests.support.builders import finish, stage, states
@@ -17,29 +15,6 @@ from tests.support.relays import hand, relay_by_hand
 
 Conn = psycopg.Connection[tuple[object, ...]]
 SCHEMA_TABLES = ["outbox", "queues", "dead", "finished", "finished_other", "migrations"]
-
-
-@pytest.fixture
-def role(database_url: str) -> Iterator[Callable[[str], str]]:
-    """Makes a login role with this grant; answers its URL."""
-    made: list[str] = []
-    conn = psycopg.connect(database_url, autocommit=True)
-
-    def make(grant: str) -> str:
-        name, password = f"rj_{grant}_{secrets.token_hex(4)}", secrets.token_hex(8)
-        made.append(name)
-        conn.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(password)))
-        conn.execute(sql.SQL("SELECT redisjobs.{}({})").format(sql.Identifier(f"grant_{grant}"), sql.Literal(name)))
-        known = conninfo_to_dict(conn.info.dsn)
-        url = f"postgresql://{name}:{password}@/{known['dbname']}?host={known['host']}&port={known.get('port', 5432)}"
-        assert make_conninfo(url)
-        return url
-
-    yield make
-    for name in made:
-        conn.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
-        conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
-    conn.close()
 
 
 @contextmanager
