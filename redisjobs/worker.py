@@ -86,7 +86,7 @@ class Worker(Part):
         self._made = False
         self._counts: Counter[str] = Counter()
         self._draining, self._hand_back, self._stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._ends_process = False
+        self._ends_process = self._quiet = False
         self._burst: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
 
@@ -99,9 +99,9 @@ class Worker(Part):
         """Work until a signal, `stop`, or the end of a burst; answers what became of the jobs that ran then.
 
         The first signal stops the reading at once and lets bodies go on within the grace; the second hands back
-        at once; further ones change nothing.
+        at once; further ones change nothing. SIGTSTP is `quiet`.
         """
-        signals = Signals(self._signalled)
+        signals = Signals(self._signalled, self.quiet)
         self._ends_process = True
         if self.drain_on_shutdown:
             signals.take_over()
@@ -116,6 +116,18 @@ class Worker(Part):
             self._ends_process = False
             signals.give_back()
         return self.receipt
+
+    def quiet(self) -> None:
+        """Take nothing more, and go on with what runs: the first half of a stop, as long before it as you like."""
+        if self.state == "running" and not self._quiet:
+            self._quiet = True
+            event(log, logging.INFO, "worker.quiet", worker_id=self.worker_id)
+            self._in_background(self._stop_taking())
+
+    async def _stop_taking(self) -> None:
+        if self._finder is not None:
+            await self._finder.stop()
+        await asyncio.gather(*(serving.stop_taking() for serving in self._servings.values()))
 
     async def stop(self, deadline: float | None = None) -> None:
         """Take nothing more, and return when what runs has ended.
@@ -150,6 +162,8 @@ class Worker(Part):
     @property
     def works(self) -> bool:
         """It runs, and its last look at each queue succeeded."""
+        if self._quiet:
+            return self.state == "running"
         servings = list(self._servings.values())
         reads = all(each.reader.works or (each.reader.dry and not each.reader.failures) for each in servings)
         return self.state == "running" and reads and not any(each.promoter.failures for each in servings)
@@ -206,6 +220,7 @@ class Worker(Part):
         broker, heart = stores.broker(), stores.heart(min(5.0, self.settings.lease / 3))
         self.receipt = Receipt()
         self._draining.clear()
+        self._quiet = False
         self._hand_back.clear()
         self._stopped.clear()
         self._broker = broker
@@ -238,7 +253,7 @@ class Worker(Part):
         return serving
 
     def _found(self, queue: str) -> None:
-        if queue in self._servings or self.state == "draining":
+        if queue in self._servings or self._quiet or self.state == "draining":
             return
         serving = self._serve(queue)
         event(log, logging.INFO, "worker.queue_found", queue=queue)

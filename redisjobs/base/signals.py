@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, taken over for a while and then given back as they were."""
+"""SIGTERM, SIGINT and SIGTSTP, taken over for a while and then given back as they were."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ class Signals:
     """The stop signals of a process while it works.
 
     Args:
-        came: called in the loop at each signal.
+        came: called in the loop at each SIGTERM and SIGINT.
+        quiet: called at each SIGTSTP; None: that one is left alone.
     """
 
-    SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-    def __init__(self, came: Callable[[], None]) -> None:
-        self._came = came
+    def __init__(self, came: Callable[[], None], quiet: Callable[[], None] | None = None) -> None:
+        self._calls = {signal.SIGTERM: came, signal.SIGINT: came}
+        if quiet is not None:
+            self._calls[signal.SIGTSTP] = quiet
         self._before: dict[signal.Signals, _Handler] = {}
 
     def take_over(self) -> None:
-        """From now on a signal calls `came`. Only in the main thread: nowhere else do signals arrive."""
+        """From now on the signals call. Only in the main thread: nowhere else do signals arrive."""
         loop = asyncio.get_running_loop()
-        for each in self.SIGNALS:
+        for each, call in self._calls.items():
             before = signal.getsignal(each)
-            loop.add_signal_handler(each, self._came)
+            loop.add_signal_handler(each, call)
             self._before[each] = before
 
     def give_back(self) -> None:

@@ -21,10 +21,14 @@ _LIBRARIES = frozenset({"psycopg", "redis", "asyncio"})
 _RELAY_PARTS = frozenset({"relay", "publisher", "settler", "recovery", "leases", "memory", "wakeup"})
 
 
-def set_up(level: str, form: str) -> None:
-    """Have the root logger write to stderr; what was set up before is replaced."""
+def set_up(level: str, form: str, process: int | None = None) -> None:
+    """Have the root logger write to stderr; what was set up before is replaced.
+
+    Args:
+        process: which one of several writes; every line carries it.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Json() if form.lower() == "json" else Text(colours=sys.stderr.isatty()))
+    handler.setFormatter(Json(process) if form.lower() == "json" else Text(process, colours=sys.stderr.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -61,8 +65,9 @@ class Text(logging.Formatter):
         colours: whether the terminal shows them.
     """
 
-    def __init__(self, *, colours: bool) -> None:
+    def __init__(self, process: int | None = None, *, colours: bool) -> None:
         super().__init__()
+        self._process = "" if process is None else f"[{process}]"
         self._colours = colours
 
     def format(self, record: logging.LogRecord) -> str:
@@ -72,12 +77,17 @@ class Text(logging.Formatter):
         if self._colours:
             level = f"\x1b[{_COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
         attempt = "".join(f" {name}={value}" for name, value in _of_attempt(record).items())
-        line = f"{at:%H:%M:%S}.{int(record.msecs):03} {level} {role_of(record):<7} {_said(record)}{printable(attempt)}"
+        role = role_of(record) + self._process
+        line = f"{at:%H:%M:%S}.{int(record.msecs):03} {level} {role:<7} {_said(record)}{printable(attempt)}"
         return f"{line}\n{printable(_trace(record))}" if record.exc_info else line
 
 
 class Json(logging.Formatter):
     """One object a line: time, level, logger, event or message, and the event's fields."""
+
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self._process = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line."""
@@ -87,7 +97,7 @@ class Json(logging.Formatter):
         fields: dict[str, Any] = getattr(record, "fields", None) or {}
         line |= {"event": event} if event else {"message": record.getMessage()}
         told = {name: value for name, value in fields.items() if value is not None}
-        line = {**told, **_of_attempt(record), **line}
+        line = {**self._process, **told, **_of_attempt(record), **line}
         if record.exc_info:
             line["exception"] = _trace(record)
         return json.dumps(line, default=str, ensure_ascii=False)

@@ -11,7 +11,7 @@ from uuid import UUID
 import click
 
 from redisjobs.base.postgres import check_database_url
-from redisjobs.cli import logging
+from redisjobs.cli import logging, member
 from redisjobs.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -54,7 +54,7 @@ class Given:
 
     def set_up_logs(self) -> None:
         """Send logs to stderr, in the form asked for."""
-        logging.set_up(self.log_level or "info", self.log_format or "text")
+        logging.set_up(self.log_level or "info", self.log_format or "text", member.number())
 
 
 def given() -> Given:

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from redisjobs.cli import member
 from redisjobs.errors import ConfigurationError
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_FORWARDED = (*STOP_SIGNALS, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FORWARDED = (*STOP_SIGNALS, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
 END_S = 5.0
 """How long the interpreter may take to end once the work is over: threads of bodies can hold it for ever."""
 
@@ -29,6 +30,7 @@ def prepare() -> None:
     """
     for each in STOP_SIGNALS:
         signal.signal(each, _end_at_once)
+    member.join()
     if os.getpid() == 1:
         _be_process_one()
 

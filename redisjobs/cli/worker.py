@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from collections.abc import Callable
 import click
 
 from redisjobs.app import App
-from redisjobs.cli import process, render
+from redisjobs.cli import member, process, render
 from redisjobs.cli.apps import load_app
+from redisjobs.cli.fleet import Fleet, this_command
 from redisjobs.cli.monitoring import Watch, watch_options
 from redisjobs.cli.options import Function, duration, given, store_options
+from redisjobs.cli.reload import reloading
 from redisjobs.cli.start import need_redis
 from redisjobs.cli.supervisor import supervised
 from redisjobs.drain import Receipt
@@ -71,11 +74,14 @@ Examples:
   redisjobs worker shop.jobs:app
   redisjobs worker shop.jobs:app -q default,mail.* -c default=20,mail.*=5
   redisjobs worker shop.jobs:app --burst           run what is there, then end
+  redisjobs worker shop.jobs:app --processes 4     four processes, each with its own slots
+  redisjobs worker shop.jobs:app --reload          for development: start anew when a file is saved
   redisjobs worker shop.jobs:app --http-port 9400  tell of health and metrics
 
 \b
 SIGTERM or Ctrl-C: nothing more is taken, running bodies may end within the grace, the rest is handed back,
-uncounted; the receipt on stdout has a line for each. A second signal hands back at once.
+uncounted; the receipt on stdout has a line for each. A second signal hands back at once. SIGTSTP: nothing
+more is taken from now on, and what runs goes on.
 Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down at the start or the port is taken,
 78 wrong configuration."""
 )
@@ -102,17 +108,34 @@ Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down a
     metavar="NAME",
     help="Unlike any other worker's; by default host, process id and a random tail.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="So many processes, each with --concurrency slots; one that ends is started again.",
+)
+@click.option(
+    "--reload", is_flag=True, help="Start anew when a Python file of the app is saved; needs the extra [reload]."
+)
 @click.option("--uvloop/--no-uvloop", default=None, help="By default where it is installed.")
 @watch_options
 @store_options
 def worker(
     *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int],
     visibility_timeout: float, heartbeat_interval: float | None, shutdown_grace: float, burst: bool, worker_id: str,
-    uvloop: bool | None, watch: Watch,
+    uvloop: bool | None, processes: int, reload: bool, watch: Watch,
 ) -> None:  # fmt: skip
     """Run jobs."""
     process.prepare()
     given().set_up_logs()
+    number = member.number()
+    if number is None and (processes > 1 or reload):
+        raise click.exceptions.Exit(run_fleet(need_place(place or app), processes, burst=burst, reload=reload))
+    if number is not None:
+        worker_id = f"{worker_id}-{number}" if worker_id else ""
+        shutdown_grace = 0 if reload else shutdown_grace
+        watch = watch.of_process(number - 1)
     found = find_app(place or app)
 
     with watch.monitor("worker") as monitor:
@@ -123,6 +146,16 @@ def worker(
         need_redis(found.settings)
         code = process.run(_serve(made, monitor), uvloop=uvloop)
     raise click.exceptions.Exit(code)
+
+
+def run_fleet(place: str, processes: int, *, burst: bool, reload: bool) -> int:
+    """Run this very command in so many processes, anew at each change of the app if asked for; the worst exit code.
+
+    Raises:
+        ConfigurationError: what watches files is not installed.
+    """
+    made = Fleet(this_command(), processes, ends=burst, waits_for_change=reload)
+    return asyncio.run(reloading(made, place) if reload else made.run())
 
 
 async def _serve(made: Worker, monitor: Monitor) -> int:
@@ -165,11 +198,13 @@ def conclude(receipt: Receipt) -> int:
 def tell(receipt: Receipt, *, as_json: bool) -> None:
     """Print a line for each job that ran when the drain began, and one that counts them."""
     fates = {fate: receipt.count(fate) for fate in ("finished", "handed back", "abandoned")}
+    number = member.number()
     if as_json:
         for line in receipt.lines:
             click.echo(json.dumps({"fate": line.fate, "job_id": line.job_id, "job": line.job, "queue": line.queue}))
-        click.echo(json.dumps({"drained": fates}))
+        click.echo(json.dumps({"drained": fates} | ({} if number is None else {"process": number})))
         return
     for line in receipt.lines:
         click.echo(f"{line.fate:<11}  {line.job_id}  {render.printable(line.job)}  {line.queue}")
-    click.echo("drained: " + ", ".join(f"{count} {fate}" for fate, count in fates.items()))
+    who = "" if number is None else f"process {number} "
+    click.echo(f"{who}drained: " + ", ".join(f"{count} {fate}" for fate, count in fates.items()))
