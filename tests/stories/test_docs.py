@@ -48,3 +48,10 @@ def test_every_link_of_a_page_leads_somewhere(page: Page):
         assert path.exists(), f"{page.name} points to {link}, which is not there"
         if heading:
             assert heading in Page(path).anchors(), f"{page.name} points to {link}, and there is no such heading"
+
+
+def test_the_index_leads_to_every_page():
+    index = Page(CHECKOUT / "docs" / "README.md")
+    listed = {(index.path.parent / link).resolve() for link in index.links()}
+
+    assert [page.name for page in PAGES[1:] if page.path not in listed | {index.path}] == []

@@ -106,6 +106,9 @@ class Reader:
         self._printed = self._how[block.language](block)
 
     def _python(self, block: Block) -> str:
+        if "parsed" in block.words:
+            compile(block.text, "<block>", "exec")
+            return ""
         return self._notebook.run(block.text)
 
     def _program(self, block: Block) -> str:
