@@ -73,7 +73,7 @@ def redis_url(tmp_path: Path, start_redis: Callable[..., RedisServer]) -> str:
     """A Redis of this test's own, by its port for TLS; whose authority is trusted is not said yet."""
     own, port = certificate(tmp_path, "own"), free_port()
     start_redis(  # Debian's is built with TLS, and the one in the wheel is not
-        redis_7_0(), tls_port=str(port), tls_cert_file=str(own.cert), tls_key_file=str(own.key), 
+        redis_7_0(), tls_port=str(port), tls_cert_file=str(own.cert), tls_key_file=str(own.key),
         tls_ca_cert_file=str(own.cert), tls_auth_clients="no",
     )  # fmt: skip
     return f"rediss://127.0.0.1:{port}/0"
