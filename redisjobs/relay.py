@@ -13,6 +13,7 @@ from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.postgres import Database
 from redisjobs.base.service import Service
 from redisjobs.broker import Carrier, OtherLife, Stale
+from redisjobs.carried import Carried
 from redisjobs.dozing import Activity, doze
 from redisjobs.errors import BrokerUnavailable, RedisjobsError, StoreUnavailable
 from redisjobs.leases import Hold, Leases
@@ -71,10 +72,20 @@ class Relay(Service):
         self.audit = Audit(database, carrier, schema)
         self.ear = Ear(database, schema, self._heard, self._called)
         self.activity: dict[str, Activity] = {}
-        self.published = self.settled = 0
+        self.carried: dict[str, Carried] = {}
         self._named: set[str] = set()
         self._strangers: set[str] = set()
         self._due: dict[str, float] = {}
+
+    @property
+    def published(self) -> int:
+        """Rows that it brought out of their lines since it was made."""
+        return sum(each.published for each in self.carried.values())
+
+    @property
+    def settled(self) -> int:
+        """Outcomes that it took to Postgres since it was made."""
+        return sum(each.settled for each in self.carried.values())
 
     # -- rounds
     async def _round(self) -> int:
@@ -256,6 +267,7 @@ class Relay(Service):
             hold.opened = False
             self._named.add(hold.queue)
         elif isinstance(error, Stale):
+            self._carried(hold).relay_lease_lost += 1
             event(log, logging.WARNING, "relay.queue_lost", queue=hold.queue, reason=error)
             self.leases.drop(hold)
         else:
@@ -281,6 +293,9 @@ class Relay(Service):
             self._named.add(hold.queue)
         return published + settled + ended
 
+    def _carried(self, hold: Hold) -> Carried:
+        return self.carried.setdefault(hold.queue, Carried())
+
     async def _may_work(self, hold: Hold) -> bool:
         if not self.leases.trusts(hold):
             self.leases.drop(hold)
@@ -290,6 +305,7 @@ class Relay(Service):
             return False
         if hold.opened:
             return True
+        life = hold.epoch
         try:
             opened = await self.recovery.open(hold)
         except Stale as error:
@@ -297,20 +313,25 @@ class Relay(Service):
             if not error.fence or not await self.leases.take_fresh_token(hold, above=error.fence):
                 raise
             opened = await self.recovery.open(hold)
+        self._carried(hold).recoveries += bool(life) and hold.epoch != life
         self._active(hold.queue).touch(self.clock.monotonic())
         return opened
 
     async def _carry(self, hold: Hold) -> tuple[int, int]:
         """Publish and settle. Where Redis is too full to publish, what has ended still settles: that makes room."""
-        published, trouble = 0, None
+        published, trouble, carried = 0, None, self._carried(hold)
         if not hold.paused and await self.memory.has_room():
             try:
                 published = await self.publisher.publish(hold)
-            except BrokerUnavailable as error:
+            except StoreUnavailable as error:
+                carried.publish_failures += 1
+                if not isinstance(error, BrokerUnavailable):
+                    raise
                 trouble = error
-        self.published += published
+        carried.published += published
+        carried.publish_failures += bool(hold.failing)
         settled = await self.settler.settle(hold)
-        self.settled += settled
+        carried.settled += settled
         if trouble:
             raise trouble
         return published, settled

@@ -230,12 +230,13 @@ class Worker(Part):
             if name not in globs:
                 self._serve(name)
         self._finder = QueueFinder(self._broker, globs, self._found, self.clock) if globs else None
-        announcer = Announcer(heart, self.settings, lambda: self.state, self._lanes)
-        self._heartbeat = Heartbeat(heart, self.settings.heartbeat, self._lanes, self._runner.cancel, announcer)
+        announcer = Announcer(heart, self.settings, lambda: self.state, self.lanes)
+        self._heartbeat = Heartbeat(heart, self.settings.heartbeat, self.lanes, self._runner.cancel, announcer)
         self._heartbeat.start()
         self._made = True
 
-    def _lanes(self) -> list[Lane]:
+    def lanes(self) -> list[Lane]:
+        """Its queues as it serves them now; any thread may ask."""
         return [serving.lane for serving in list(self._servings.values())]
 
     def _serve(self, queue: str) -> Serving:

@@ -31,7 +31,9 @@ class Watch:
         return Monitor(role, port=self.port, host=self.host, liveness_file=self.liveness_file)
 
     def of_process(self, number: int) -> Watch:
-        """For one of several processes of a command, from 0: the ports are in a row, and each has its own file."""
+        """For one of several processes of a command, from 0: ports in a row, and after the first FILE.1, FILE.2."""
+        if number == 0:
+            return self
         port = self.port + number if self.port else self.port
         file = self.liveness_file and self.liveness_file.with_name(f"{self.liveness_file.name}.{number}")
         return Watch(port, self.host, file)
@@ -40,7 +42,7 @@ class Watch:
 _OPTIONS = (
     click.option(
         "--http-port", type=int, metavar="PORT", envvar="REDISJOBS_HTTP_PORT",
-        help="Serve /health, /ready and /metrics here. Not encrypted, for everybody who can reach it.",
+        help="Serve /health, /ready and /metrics here, in the open; further processes at the ports that follow.",
     ),
     click.option(
         "--http-host", default="", metavar="ADDRESS", envvar="REDISJOBS_HTTP_HOST",

@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 
 import click
 
@@ -21,6 +21,9 @@ from redisjobs.cli.options import duration, given, store_options
 from redisjobs.cli.start import need_redis, need_tables
 from redisjobs.cli.supervisor import supervised
 from redisjobs.monitoring import Monitor
+from redisjobs.monitoring.family import Family
+from redisjobs.monitoring.relay_figures import of_relay
+from redisjobs.monitoring.stores import Stores
 from redisjobs.relay import Relay
 from redisjobs.settings import RelaySettings, Settings
 
@@ -89,11 +92,27 @@ def relay(
 async def _serve(stores: Settings, settings: RelaySettings, monitor: Monitor) -> int:
     asked = asyncio.Event()
     Signals(asked.set).take_over()  # for good: further signals change nothing, for the stop has a limit of its own
-    async with relaying(stores, settings) as made, monitor.watching(made), supervised(made, lambda: made.works):
-        await asked.wait()
-        process.end_soon(0, within=STOP_S + process.END_S)  # a driver may wait for a silent store for longer
-        await made.stop(STOP_S)
+    async with relaying(stores, settings) as made, supervised(made, lambda: made.works):
+        with _told_by(monitor, made, stores) as tell:
+            async with monitor.watching(made, tell):
+                await asked.wait()
+                process.end_soon(0, within=STOP_S + process.END_S)  # a driver may wait for a silent store for longer
+                await made.stop(STOP_S)
     return 0
+
+
+@contextlib.contextmanager
+def _told_by(monitor: Monitor, made: Relay, stores: Settings) -> Generator[Callable[[], Iterable[Family]] | None]:
+    """The relay's metrics, where somebody asks for them: then both stores are looked at inside the block."""
+    if not monitor.serves_metrics:
+        yield None
+        return
+    looks = Stores(stores, lambda: {queue: hold.floor.seq for queue, hold in dict(made.leases.held).items()})
+    looks.start()
+    try:
+        yield lambda: of_relay(made, looks)
+    finally:
+        looks.stop()
 
 
 @contextlib.asynccontextmanager

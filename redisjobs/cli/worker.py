@@ -21,6 +21,8 @@ from redisjobs.cli.supervisor import supervised
 from redisjobs.drain import Receipt
 from redisjobs.logs import event
 from redisjobs.monitoring import Monitor
+from redisjobs.monitoring.attempts import Attempts
+from redisjobs.monitoring.worker_figures import of_worker
 from redisjobs.worker import Worker
 
 log = logging.getLogger("redisjobs.worker")
@@ -139,12 +141,14 @@ def worker(
     found = find_app(place or app)
 
     with watch.monitor("worker") as monitor:
+        attempts = Attempts(found.jobs) if monitor.serves_metrics else None
         made = Worker(
             found, queues=queues, concurrency=concurrency, visibility_timeout=visibility_timeout,
             heartbeat_interval=heartbeat_interval, drain_grace=shutdown_grace, worker_id=worker_id, burst=burst,
+            observer=attempts,
         )  # fmt: skip
         need_redis(found.settings)
-        code = process.run(_serve(made, monitor), uvloop=uvloop)
+        code = process.run(_serve(made, monitor, attempts), uvloop=uvloop)
     raise click.exceptions.Exit(code)
 
 
@@ -158,8 +162,9 @@ def run_fleet(place: str, processes: int, *, burst: bool, reload: bool) -> int:
     return asyncio.run(reloading(made, place) if reload else made.run())
 
 
-async def _serve(made: Worker, monitor: Monitor) -> int:
-    async with monitor.watching(made), supervised(made, lambda: made.works):
+async def _serve(made: Worker, monitor: Monitor, attempts: Attempts | None) -> int:
+    tell = None if attempts is None else lambda: of_worker(made, attempts)
+    async with monitor.watching(made, tell), supervised(made, lambda: made.works):
         receipt = await made.run()
     return conclude(receipt)
 
