@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -15,8 +16,8 @@ from redisjobs.base import statements
 from redisjobs.base.postgres import check_database_url, in_our_words, options
 
 _NAMES = (
-    "server", "queues", "jobs", "job", "cancel", "dead_letters", "dead_ids", "redrive", "purge", "arguments",
-    "set_aside_rows", "move", "states", "pause",
+    "server", "queues", "job", "cancel", "dead_among", "redrive", "purge", "arguments", "set_aside_rows", "move",
+    "states", "pause", "turn",
 )  # fmt: skip
 statements.load("operator").require(*_NAMES)
 
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 AT_ONCE = 500
 """Dead letters in one transaction."""
+DEADLOCKS = 3
+"""How often a statement is repeated that Postgres ended because of a deadlock."""
 Failure = dict[str, Any]
 """An attempt's error as it stands in Postgres: attempt, at, type, message, traceback."""
 
@@ -128,20 +131,6 @@ class AsideRow:
     age_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeadFilter:
-    """Which dead letters: all conditions hold. `error` is a piece of the reason or of the last error, in any case."""
-
-    ids: Sequence[UUID] = field(default=())
-    queue: str | None = None
-    job: str | None = None
-    error: str | None = None
-
-    def parameters(self) -> dict[str, Any]:
-        """What the statements read."""
-        return {"ids": list(self.ids) or None, "queue": self.queue, "job": self.job, "error": self.error}
-
-
 class Operator:
     """Asks and acts, over one connection; every call is a transaction of its own.
 
@@ -172,26 +161,14 @@ class Operator:
         """Every queue that Postgres knows."""
         return self._all("look at queues", QueueLine, self._sql.queues)
 
-    def jobs(
-        self, *, queue: str | None = None, job: str | None = None, state: str | None = None, tenant: str | None = None,
-        limit: int = 50,
-    ) -> list[JobLine]:  # fmt: skip
-        """The youngest jobs that fit."""
-        filters = {"queue": queue, "job": job, "state": state, "tenant": tenant, "limit": limit}
-        return self._all("list jobs", JobLine, self._sql.jobs, filters)
-
     def job(self, job_id: UUID) -> JobRow | None:
         """A job's row, wherever it stands."""
         return next(iter(self._all("look at a job", JobRow, self._sql.job, {"id": job_id})), None)
 
-    def dead_letters(self, which: DeadFilter, limit: int) -> list[DeadLetter]:
-        """The youngest dead letters that fit."""
-        parameters = which.parameters() | {"limit": limit}
-        return self._all("list dead letters", DeadLetter, self._sql.dead_letters, parameters)
-
-    def dead_ids(self, which: DeadFilter) -> list[UUID]:
-        """The ids of all dead letters that fit, in the order in which they died."""
-        return [row[0] for row in self._rows("find dead letters", self._sql.dead_ids, which.parameters())]
+    def dead_among(self, ids: Sequence[UUID]) -> list[UUID]:
+        """Those of these that are dead letters, in the order given."""
+        dead = {row[0] for row in self._rows("find dead letters", self._sql.dead_among, {"ids": list(ids)})}
+        return [each for each in dict.fromkeys(ids) if each in dead]
 
     def arguments(self, job_id: UUID) -> tuple[str | None, bytes | None, str | None] | None:
         """What a dead letter was called with: JSON text, or a payload and the name of its codec."""
@@ -209,16 +186,16 @@ class Operator:
     # -- acting
     def cancel(self, ids: Sequence[UUID]) -> dict[UUID, str]:
         """Ask for the end of jobs: requested, how a job has ended, or unknown."""
-        return dict(self._rows("cancel", self._sql.cancel, {"ids": list(ids)}))
+        return dict(self._act("cancel", self._sql.cancel, {"ids": list(ids)}))
 
-    def redrive(self, ids: Sequence[UUID]) -> int:
-        """Give dead letters a new life; answers how many were still there."""
-        return int(self._rows("redrive", self._sql.redrive, {"ids": list(ids)})[0][0])
+    def redrive(self, ids: Sequence[UUID], until: datetime | None = None) -> int:
+        """Give dead letters a new life; answers how many were still there, and had died before `until`."""
+        parameters = {"ids": list(ids), "until": until}
+        return int(self._act("redrive", self._sql.redrive, parameters, in_turn=True)[0][0])
 
-    def purge(self, ids: Sequence[UUID]) -> int:
-        """Delete dead letters; answers how many were still there."""
-        with in_our_words("purge"):
-            return self._connection.execute(self._sql.purge, {"ids": list(ids)}).rowcount
+    def purge(self, ids: Sequence[UUID], until: datetime | None = None) -> int:
+        """Delete dead letters; answers how many were still there, and had died before `until`."""
+        return int(self._act("purge", self._sql.purge, {"ids": list(ids), "until": until}, in_turn=True)[0][0])
 
     def set_aside(self, ids: Sequence[UUID], *, aside: bool = True) -> int:
         """Take staged rows out of the line, or put those set aside back at its end; answers how many moved."""
@@ -227,6 +204,22 @@ class Operator:
     def pause(self, queue: str, *, paused: bool = True) -> None:
         """Stop the starting of a queue's jobs, or go on."""
         self._rows("pause", self._sql.pause, {"queue": queue, "paused": paused})
+
+    def _act(
+        self, what: str, statement: bytes, parameters: dict[str, Any], *, in_turn: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """A statement that locks many rows. Where somebody else locks them in another order, it is repeated."""
+        with in_our_words(what):
+            for _ in range(DEADLOCKS):
+                with suppress(psycopg.errors.DeadlockDetected):
+                    return self._once(statement, parameters, in_turn=in_turn)
+            return self._once(statement, parameters, in_turn=in_turn)
+
+    def _once(self, statement: bytes, parameters: dict[str, Any], *, in_turn: bool) -> list[tuple[Any, ...]]:
+        with self._connection.transaction():
+            if in_turn:
+                self._connection.execute(self._sql.turn)
+            return self._connection.execute(statement, parameters).fetchall()
 
     def _rows(self, what: str, statement: bytes, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         with in_our_words(what):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from redisjobs import progress
 from redisjobs.base.envelope import Envelope
-from redisjobs.broker import presence
+from redisjobs.broker import listing, presence
 from redisjobs.broker.client import connect_sync, in_our_words
 from redisjobs.broker.keys import Keys
 from redisjobs.broker.trace import Trace, Tracer, find
@@ -143,6 +143,14 @@ class View:
     def workers(self) -> list[presence.Presence]:
         """The workers that are there, what each does, and those that fell silent within the last minutes."""
         return presence.look(self._redis, self._keys)
+
+    def ids(self, queue: str, where: str) -> Generator[list[bytes]]:
+        """The ids of the jobs that are waiting, running or due, in pieces."""
+        return listing.ids(self._redis, self._keys, queue, where)
+
+    def direct(self, queue: str, job_ids: Sequence[bytes]) -> dict[bytes, Envelope]:
+        """Those of these jobs that have no row in Postgres, with what travels beside their arguments."""
+        return listing.direct(self._redis, self._keys, queue, job_ids)
 
     def look(self, queues: Sequence[str]) -> dict[str, QueueView]:
         """What Redis holds of these queues."""

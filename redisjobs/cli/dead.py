@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import click
 import msgpack
 
-from redisjobs.cli import exits, render
+from redisjobs.cli import bulk, exits, render
+from redisjobs.cli.filters import AFTER, ALL, COUNT, DRY_RUN, LIMIT, LINES, YES, filters, some_or_all
 from redisjobs.cli.jobs import show_failures
 from redisjobs.cli.options import given, job_id, json_option, store_options
-from redisjobs.operator import AT_ONCE, DeadFilter, Operator
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from redisjobs.cli.replay import replay
+from redisjobs.operator import AT_ONCE, DeadLetter, Operator
+from redisjobs.search import JobFilter, Search
+from redisjobs.settings import Settings
 
 
 @click.group(
@@ -26,56 +29,63 @@ Examples:
   redisjobs dead list --job send_mail
   redisjobs dead show 0198c5b2-7d4e-7c1a-9f0e-2b6a5d8c1e3f --arguments
   redisjobs dead redrive --error "TimeoutError" --dry-run
-  redisjobs dead purge --queue mail --yes"""
+  redisjobs dead replay --rate 50/s --queue mail
+  redisjobs dead purge --queue mail --older-than 30d --yes"""
 )
 def dead() -> None:
-    """List, show, redrive and purge dead letters."""
+    """List, show, redrive, replay and purge dead letters."""
 
 
-def _filters(function: Function) -> Function:
-    for option in (
-        click.option("--error", metavar="TEXT", help="Only where the reason or the last error has this in it."),
-        click.option("--job", metavar="NAME", help="Only of this name."),
-        click.option("--queue", metavar="NAME", help="Only of this queue."),
-    ):
-        function = option(function)
-    return function
+dead.add_command(replay)
 
 
-def _choice(function: Function) -> Function:
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Only say which, and change nothing."),
-        click.option("--all", "every", is_flag=True, help="All of them."),
-        _filters,
-        click.argument("wanted", metavar="[ID…]", type=job_id, nargs=-1),
-    ):
-        function = option(function)
-    return function
-
-
-@dead.command("list")
-@_filters
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@dead.command(
+    "list",
+    epilog="""\b
+Examples:
+  redisjobs dead list --error TimeoutError --newer-than 1h
+  redisjobs dead list --queue mail --count
+  redisjobs dead list --limit 1000 --jsonl | jq -r .reason | sort | uniq -c""",
+)
+@filters(age_of="died")
+@LIMIT
+@AFTER
+@COUNT
+@LINES
 @json_option
 @store_options
-def list_dead(*, queue: str | None, job: str | None, error: str | None, limit: int, as_json: bool) -> None:
+def list_dead(
+    *, which: JobFilter, limit: int, after: UUID | None, only_count: bool, as_lines: bool, as_json: bool
+) -> None:
     """The youngest dead letters that fit."""
     settings = given().settings()
-    with Operator(settings.need_database_url(), settings.schema) as operator:
-        found = operator.dead_letters(DeadFilter((), queue, job, error), limit)
-    if as_json:
-        render.as_json({"dead": found})
-        return
-    if not found:
+    with Search(settings.need_database_url(), settings.schema) as search:
+        if only_count:
+            number = bulk.count(each for _, each in search.deaths(which)).count
+            render.as_json({"count": number}) if as_json else click.echo(number)
+            return
+        with bulk.looking():
+            found = search.dead_letters(which, limit + 1, after)
+    _tell_list(found[:limit], more=len(found) > limit, as_json=as_json, as_lines=as_lines)
+
+
+def _tell_list(found: Sequence[DeadLetter], *, more: bool, as_json: bool, as_lines: bool) -> None:
+    last = found[-1].id if more else None
+    if as_lines:
+        for each in found:
+            click.echo(json.dumps(dataclasses.asdict(each), default=render.plain, ensure_ascii=False))
+    elif as_json:
+        render.as_json({"dead": found, "next": last})
+    elif not found:
         click.echo("no dead letters")
-        return
-    render.table(
-        ["id", "job", "queue", "attempts", "died", "reason", "last error"],
-        ([each.id, each.job, each.queue, each.attempts, each.died_at, render.short(each.reason, 60),
-          render.short(_error_of(each.failure), 80)] for each in found),
-    )  # fmt: skip
-    if len(found) == limit:
-        click.echo(f"the youngest {limit}; --limit shows more", err=True)
+    else:
+        render.table(
+            ["id", "job", "queue", "attempts", "died", "reason", "last error"],
+            ([each.id, each.job, each.queue, each.attempts, each.died_at, render.short(each.reason, 60),
+              render.short(_error_of(each.failure), 80)] for each in found),
+        )  # fmt: skip
+    if last and not as_json:
+        click.echo(f"there are more: --after {last} shows the next, --limit more at once", err=True)
 
 
 @dead.command("show")
@@ -106,89 +116,115 @@ def show_dead(*, wanted: UUID, arguments: bool, as_json: bool) -> None:
     click.echo(f"\nredisjobs dead redrive {wanted} runs it again, with fresh attempts", err=True)
 
 
-@dead.command()
-@_choice
+@dead.command(
+    epilog="""\b
+Examples:
+  redisjobs dead redrive 0198c5b2-7d4e-7c1a-9f0e-2b6a5d8c1e3f
+  redisjobs dead redrive --job send_mail --error TimeoutError --dry-run
+  redisjobs dead redrive --all --yes
+
+\b
+In transactions of 500. Ctrl-C tells how far it came; the same command goes on with the rest. What dies after
+it began is left alone, and so is what another operator has redriven meanwhile.
+Exit codes: 0 done, 1 an id is no dead letter, 130 interrupted.""",
+)
+@click.argument("wanted", metavar="[ID…]", type=job_id, nargs=-1)
+@filters(age_of="died")
+@ALL
+@DRY_RUN
+@YES
+@json_option
 @store_options
 def redrive(
-    *, wanted: tuple[UUID, ...], queue: str | None, job: str | None, error: str | None, every: bool, dry_run: bool
+    *, wanted: tuple[UUID, ...], which: JobFilter, every: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Give dead letters a new life: the same ids and arguments, fresh attempts."""
-    which = _which(wanted, queue, job, error, every=every)
+    some_or_all(wanted, which, every=every)
     settings = given().settings()
+    found = _find(settings, wanted, which)
+    if dry_run:
+        bulk.tell_sample(found, "dead letters would be redriven", _document(found, 0, dry_run=True, wanted=as_json))
+        return
+    bulk.confirm(f"redrive {found.count} dead letters?", found.count, yes=yes)
     with Operator(settings.need_database_url(), settings.schema) as operator:
-        ids = _ids(operator, which)
-        if dry_run:
-            _tell(ids, "would be redriven")
-            return
-        done = sum(operator.redrive(piece) for piece in _pieces(ids, "redriving"))
-    click.echo(f"{done} dead letters redriven")
+        done = _carry_out("redriven", operator.redrive, settings, wanted or which, found.count)
+    _tell_done(found, done, "redriven", as_json=as_json)
 
 
-@dead.command()
-@_choice
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@dead.command(
+    epilog="""\b
+Examples:
+  redisjobs dead purge 0198c5b2-7d4e-7c1a-9f0e-2b6a5d8c1e3f
+  redisjobs dead purge --older-than 90d --dry-run
+  redisjobs dead purge --queue mail --yes
+
+\b
+As `dead redrive`: in transactions of 500, can be interrupted and repeated. What is purged is gone for good."""
+)
+@click.argument("wanted", metavar="[ID…]", type=job_id, nargs=-1)
+@filters(age_of="died")
+@ALL
+@DRY_RUN
+@YES
+@json_option
 @store_options
-def purge(
-    *, wanted: tuple[UUID, ...], queue: str | None, job: str | None, error: str | None, every: bool, dry_run: bool,
-    yes: bool,
-) -> None:  # fmt: skip
+def purge(*, wanted: tuple[UUID, ...], which: JobFilter, every: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete dead letters for good."""
-    which = _which(wanted, queue, job, error, every=every)
+    some_or_all(wanted, which, every=every)
     settings = given().settings()
+    found = _find(settings, wanted, which)
+    if dry_run:
+        bulk.tell_sample(found, "dead letters would be purged", _document(found, 0, dry_run=True, wanted=as_json))
+        return
+    bulk.confirm(f"delete {found.count} dead letters for good?", found.count, yes=yes, always=True)
     with Operator(settings.need_database_url(), settings.schema) as operator:
-        ids = _ids(operator, which)
-        if dry_run:
-            _tell(ids, "would be purged")
-            return
-        if ids and not yes:
-            click.confirm(f"delete {len(ids)} dead letters for good?", abort=True, err=True)
-        done = sum(operator.purge(piece) for piece in _pieces(ids, "purging"))
-    click.echo(f"{done} dead letters purged")
+        done = _carry_out("purged", operator.purge, settings, wanted or which, found.count)
+    _tell_done(found, done, "purged", as_json=as_json)
 
 
-def _which(wanted: Sequence[UUID], queue: str | None, job: str | None, error: str | None, *, every: bool) -> DeadFilter:
-    narrowed = bool(wanted) or any(part is not None for part in (queue, job, error))
-    if not narrowed and not every:
-        raise click.UsageError("Say which: ids, --queue, --job, --error, or --all.")
-    if every and narrowed:
-        raise click.UsageError(
-            "--all takes all of them: leave out ids, --queue, --job and --error, or leave out --all."
-        )
-    return DeadFilter(tuple(dict.fromkeys(wanted)), queue, job, error)
-
-
-def _ids(operator: Operator, which: DeadFilter) -> list[UUID]:
-    """The dead letters that fit. An id that was named and is none of them ends the command before anything is done."""
-    ids = operator.dead_ids(which)
-    lacking = [each for each in which.ids if each not in set(ids)]
+def _find(settings: Settings, wanted: Sequence[UUID], which: JobFilter) -> bulk.Found:
+    """What fits. An id that was named and is no dead letter ends the command before anything is done."""
+    if not wanted:
+        with Search(settings.need_database_url(), settings.schema) as search:
+            return bulk.count(each for _, each in search.deaths(which))
+    with Operator(settings.need_database_url(), settings.schema) as operator:
+        ids = operator.dead_among(wanted)
+    lacking = [each for each in wanted if each not in set(ids)]
     if lacking:
         raise exits.Fault(f"nothing was changed: {_not_dead(lacking)}")
-    return ids
+    return bulk.count(ids)
+
+
+def _carry_out(
+    what: str, do: Callable[..., int], settings: Settings, which: Sequence[UUID] | JobFilter, total: int
+) -> int:
+    """Do it with all that fit; answers with how many it was done."""
+    with Search(settings.need_database_url(), settings.schema) as search:
+        ids = (each for _, each in search.deaths(which)) if isinstance(which, JobFilter) else dict.fromkeys(which)
+        told = bulk.carry_out(
+            f"dead letters {what}", total, ids, lambda piece: Counter({what: do(piece, search.began)}), at_once=AT_ONCE
+        )
+    return told[what]
+
+
+def _tell_done(found: bulk.Found, done: int, what: str, *, as_json: bool) -> None:
+    if as_json:
+        render.as_json(_document(found, done, dry_run=False, wanted=True))
+        return
+    click.echo(f"{done} dead letters {what}")
+    if done < found.count:
+        click.echo(f"{found.count - done} were not dead any more: somebody else took them meanwhile", err=True)
+
+
+def _document(found: bulk.Found, done: int, *, dry_run: bool, wanted: bool) -> dict[str, Any] | None:
+    return {"fit": found.count, "sample": found.sample, "dry_run": dry_run, "done": done} if wanted else None
 
 
 def _not_dead(ids: Sequence[UUID]) -> str:
     return (
-        f"no dead letter {', '.join(map(str, ids))} fits: it was redriven or purged, or never died; "
+        f"no dead letter {', '.join(map(str, ids))}: it was redriven or purged, or never died; "
         "`redisjobs jobs show ID` says where it is"
     )
-
-
-def _pieces(ids: Sequence[UUID], what: str) -> Iterator[Sequence[UUID]]:
-    """In pieces of a transaction each, with a bar on stderr where there are several."""
-    pieces = [ids[first : first + AT_ONCE] for first in range(0, len(ids), AT_ONCE)]
-    if len(pieces) < 2:
-        yield from pieces
-        return
-    with click.progressbar(length=len(ids), label=what, file=sys.stderr) as bar:
-        for piece in pieces:
-            yield piece
-            bar.update(len(piece))
-
-
-def _tell(ids: Sequence[UUID], what: str) -> None:
-    for each in ids:
-        click.echo(str(each))
-    click.echo(f"{len(ids)} dead letters {what}; nothing was changed", err=True)
 
 
 def _error_of(failure: dict[str, Any] | None) -> str | None:

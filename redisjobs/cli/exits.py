@@ -13,6 +13,7 @@ from redisjobs.errors import ConfigurationError, PortTaken, RedisjobsError, Stor
 FAILED = 1
 UNAVAILABLE = 69
 CONFIGURATION = 78
+INTERRUPTED = 130
 
 
 class Fault(click.ClickException):

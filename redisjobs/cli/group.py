@@ -68,7 +68,7 @@ Every option can be set in the environment: --batch-size of relay is REDISJOBS_R
 
 \b
 Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 69 a store is down, 75 a worker handed jobs
-back when it stopped, 78 wrong configuration.""",
+back when it stopped, 78 wrong configuration, 130 interrupted.""",
 )
 @click.version_option(version("redisjobs-pg"), package_name="redisjobs-pg", prog_name="redisjobs")
 @store_options

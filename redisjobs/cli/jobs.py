@@ -11,15 +11,12 @@ import click
 
 from redisjobs.broker.view import Place, View
 from redisjobs.cli import exits, render
-from redisjobs.cli.options import given, job_id, json_option, store_options
+from redisjobs.cli.cancel import cancel_jobs
+from redisjobs.cli.listing import list_jobs
+from redisjobs.cli.options import given, job_id, json_option, store_options, unknown
 from redisjobs.errors import RedisjobsError
 from redisjobs.operator import Failure, JobRow, Operator
 from redisjobs.settings import Settings
-
-STATES = (
-    "staged", "deferred", "set_aside", "published", "retrying", "snoozed", "suspended", "parked",
-    "done", "dead", "cancelled", "deduplicated", "expired",
-)  # fmt: skip
 
 
 @click.group(
@@ -27,41 +24,15 @@ STATES = (
 Examples:
   redisjobs jobs list --queue mail --state retrying
   redisjobs jobs show 0198c5b2-7d4e-7c1a-9f0e-2b6a5d8c1e3f
-  redisjobs jobs cancel 0198c5b2-7d4e-7c1a-9f0e-2b6a5d8c1e3f"""
+  redisjobs jobs cancel 0198c5b2-7d4e-7c1a-9f0e-2b6a5d8c1e3f
+  redisjobs jobs cancel --job send_mail --older-than 1h --dry-run"""
 )
 def jobs() -> None:
     """List, show and cancel jobs."""
 
 
-@jobs.command("list")
-@click.option("--queue", metavar="NAME", help="Only of this queue.")
-@click.option("--job", metavar="NAME", help="Only of this name.")
-@click.option("--state", type=click.Choice(STATES), help="Only in this state, as Postgres knows it.")
-@click.option("--tenant", metavar="ID", help="Only of this tenant.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
-@json_option
-@store_options
-def list_jobs(
-    *, queue: str | None, job: str | None, state: str | None, tenant: str | None, limit: int, as_json: bool
-) -> None:
-    """The youngest jobs that fit. `published` is in Redis: waiting, due soon or running; `jobs show` says which."""
-    settings = given().settings()
-    with Operator(settings.need_database_url(), settings.schema) as operator:
-        found = operator.jobs(queue=queue, job=job, state=state, tenant=tenant, limit=limit)
-    if as_json:
-        render.as_json({"jobs": found})
-        return
-    if not found:
-        click.echo("no such jobs; those that ended well are kept for the relay's --retention")
-        return
-    headers = ["id", "job", "queue", "state", "attempts", "tenant", "staged", "ended", "error"]
-    render.table(
-        headers,
-        ([each.id, each.job, each.queue, each.state, each.attempts, each.tenant_id, each.staged_at, each.ended_at,
-          render.short(each.error, 60)] for each in found),
-    )  # fmt: skip
-    if len(found) == limit:
-        click.echo(f"the youngest {limit}; --limit shows more", err=True)
+jobs.add_command(list_jobs)
+jobs.add_command(cancel_jobs)
 
 
 @jobs.command("show")
@@ -86,35 +57,6 @@ def show_job(*, wanted: UUID, as_json: bool) -> None:
     told = {"in Redis": f"not known: {trouble}" if trouble else _place_words(place), "progress": _progress_words(place)}
     render.facts(told)
     show_failures((row and row.failures) or [])
-
-
-@jobs.command("cancel")
-@click.argument("wanted", metavar="ID…", type=job_id, nargs=-1, required=True)
-@json_option
-@store_options
-def cancel_jobs(*, wanted: tuple[UUID, ...], as_json: bool) -> None:
-    """End jobs: waiting ones at once, running ones within about a second. Exit code 1 if one is not known."""
-    settings = given().settings()
-    with Operator(settings.need_database_url(), settings.schema) as operator:
-        words = operator.cancel(wanted)
-    if as_json:
-        render.as_json({"jobs": [{"id": each, "answer": words[each]} for each in wanted]})
-    for each in wanted:
-        if words[each] == "unknown":
-            click.echo(unknown(each), err=True)
-        elif not as_json:
-            told = "will be cancelled" if words[each] == "requested" else f"had ended already: {words[each]}"
-            click.echo(f"{each} {told}")
-    if "unknown" in words.values():
-        raise click.exceptions.Exit(exits.FAILED)
-
-
-def unknown(wanted: UUID) -> str:
-    """What is said of an id that Postgres does not know."""
-    return (
-        f"job {wanted} is not known in this database: its transaction rolled back, it ended longer ago than the "
-        "relay's --retention, or it is in another database or --schema."
-    )
 
 
 def show_failures(failures: list[Failure]) -> None:

@@ -116,3 +116,11 @@ def job_id(value: str) -> UUID:
         return UUID(value.strip())
     except ValueError:
         raise click.BadParameter(f"{value[:60]!r} is no job id: pass a UUID as enqueue answered it.") from None
+
+
+def unknown(wanted: UUID) -> str:
+    """What is said of an id that Postgres does not know."""
+    return (
+        f"job {wanted} is not known in this database: its transaction rolled back, it ended longer ago than the "
+        "relay's --retention, or it is in another database or --schema."
+    )

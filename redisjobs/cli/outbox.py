@@ -8,8 +8,7 @@ from uuid import UUID
 import click
 
 from redisjobs.cli import exits, render
-from redisjobs.cli.jobs import unknown
-from redisjobs.cli.options import given, job_id, json_option, store_options
+from redisjobs.cli.options import given, job_id, json_option, store_options, unknown
 from redisjobs.cli.status import failing_words
 from redisjobs.operator import Operator, QueueLine
 

@@ -28,10 +28,11 @@ WHOLE = frozenset({"id", "staged", "ended", "died"})
 
 def as_json(document: Any) -> None:
     """Print one document."""
-    click.echo(json.dumps(document, default=_plain, ensure_ascii=False, indent=2))
+    click.echo(json.dumps(document, default=plain, ensure_ascii=False, indent=2))
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """A value as JSON has it."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, datetime):

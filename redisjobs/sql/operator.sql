@@ -27,29 +27,6 @@ LEFT JOIN dead d ON d.queue = n.queue
 LEFT JOIN finished f ON f.queue = n.queue
 ORDER BY n.queue;
 
--- name: jobs
--- the youngest jobs that fit, wherever they stand
-SELECT * FROM (
-    (SELECT id, job, queue, state, attempts, tenant_id, staged_at, NULL::timestamptz AS ended_at, last_error AS error
-     FROM redisjobs.outbox
-     WHERE (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(job)s::text IS NULL OR job = %(job)s)
-       AND (%(state)s::text IS NULL OR state = %(state)s) AND (%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)
-     ORDER BY staged_at DESC, id DESC LIMIT %(limit)s)
-    UNION ALL
-    (SELECT id, job, queue, 'dead', attempts, tenant_id, coalesce(staged_at, died_at), died_at, reason
-     FROM redisjobs.dead
-     WHERE (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(job)s::text IS NULL OR job = %(job)s)
-       AND (%(state)s::text IS NULL OR 'dead' = %(state)s) AND (%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)
-     ORDER BY died_at DESC, id DESC LIMIT %(limit)s)
-    UNION ALL
-    (SELECT id, job, queue, state, attempts, tenant_id, staged_at, finished_at, last_error
-     FROM redisjobs.finished
-     WHERE (%(queue)s::text IS NULL OR queue = %(queue)s) AND (%(job)s::text IS NULL OR job = %(job)s)
-       AND (%(state)s::text IS NULL OR state = %(state)s) AND (%(tenant)s::text IS NULL OR tenant_id = %(tenant)s)
-     ORDER BY staged_at DESC, id DESC LIMIT %(limit)s)) AS found
-ORDER BY staged_at DESC, id DESC
-LIMIT %(limit)s;
-
 -- name: job
 -- all that Postgres knows of one job but its arguments; a job stands in one place, its last end first
 SELECT id, job, queue, state, priority, attempts, max_attempts, publications, redrives, tenant_id, idempotency_key,
@@ -71,33 +48,25 @@ LIMIT 1;
 -- flags rows for their end; a word each
 SELECT i.id, redisjobs.cancel(i.id) FROM unnest(%(ids)s::uuid[]) AS i(id);
 
--- name: dead_letters
--- dead letters that fit, the youngest first
-SELECT id, job, queue, attempts, redrives, tenant_id, staged_at, died_at, reason, failures -> -1 AS failure
-FROM redisjobs.dead
-WHERE (%(ids)s::uuid[] IS NULL OR id = ANY (%(ids)s)) AND (%(queue)s::text IS NULL OR queue = %(queue)s)
-  AND (%(job)s::text IS NULL OR job = %(job)s)
-  AND (%(error)s::text IS NULL OR strpos(lower(concat_ws(' ', reason, concat_ws(': ', failures -> -1 ->> 'type',
-       failures -> -1 ->> 'message'))), lower(%(error)s)) > 0)
-ORDER BY died_at DESC, id DESC
-LIMIT %(limit)s;
+-- name: dead_among
+-- which of these are dead letters
+SELECT id FROM redisjobs.dead WHERE id = ANY (%(ids)s::uuid[]);
 
--- name: dead_ids
--- the ids of dead letters that fit, in the order in which they died
-SELECT id FROM redisjobs.dead
-WHERE (%(ids)s::uuid[] IS NULL OR id = ANY (%(ids)s)) AND (%(queue)s::text IS NULL OR queue = %(queue)s)
-  AND (%(job)s::text IS NULL OR job = %(job)s)
-  AND (%(error)s::text IS NULL OR strpos(lower(concat_ws(' ', reason, concat_ws(': ', failures -> -1 ->> 'type',
-       failures -> -1 ->> 'message'))), lower(%(error)s)) > 0)
-ORDER BY died_at, id;
+-- name: turn
+-- operators who change many dead letters take turns: each locks rows in an order of its own
+SELECT pg_advisory_xact_lock(hashtextextended('redisjobs.dead', 0));
 
 -- name: redrive
--- a new life for dead letters: the same ids and arguments, fresh attempts
-SELECT redisjobs.redrive(%(ids)s::uuid[]);
+-- a new life for dead letters: the same ids and arguments, fresh attempts; not for those that have died again meanwhile
+SELECT redisjobs.redrive(ARRAY(
+    SELECT id FROM redisjobs.dead WHERE id = ANY (%(ids)s::uuid[]) AND died_at < coalesce(%(until)s::timestamptz, 'infinity')));
 
 -- name: purge
 -- dead letters leave for good
-DELETE FROM redisjobs.dead WHERE id = ANY (%(ids)s::uuid[]);
+WITH gone AS (
+    DELETE FROM redisjobs.dead WHERE id = ANY (%(ids)s::uuid[]) AND died_at < coalesce(%(until)s::timestamptz, 'infinity')
+    RETURNING 1)
+SELECT count(*) FROM gone;
 
 -- name: arguments
 -- what a dead letter was called with

@@ -87,7 +87,7 @@ def test_redrive_by_error_can_be_tried_first(redisjobs: CommandLine, conn: Conn)
     again, stays = bury(conn), bury(conn, error="KeyError")
 
     tried = redisjobs("dead", "redrive", "--error", "timeout", "--dry-run")
-    assert tried.stdout == f"{again}\n"
+    assert tried.stdout == f"1 dead letters would be redriven; nothing was changed\n{again}\n"
     assert states(conn) == {again: "dead", stays: "dead"}
 
     redisjobs("dead", "redrive", "--error", "timeout")
@@ -110,7 +110,7 @@ def test_one_unknown_id_stops_all(redisjobs: CommandLine, conn: Conn):
 
     told = redisjobs("dead", "redrive", dead, unknown, code=1).stderr
 
-    assert f"nothing was changed: no dead letter {unknown} fits" in told
+    assert f"nothing was changed: no dead letter {unknown}: it was redriven" in told
     assert states(conn) == {dead: "dead"}
     redisjobs("dead", "show", unknown, code=1)
 

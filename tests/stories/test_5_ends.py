@@ -10,7 +10,8 @@ import pytest
 
 from redisjobs import Cancel, Context, Dead, JobCancelled, JobExpired, JobFailed, ResultTimeout, Retry
 from redisjobs.errors import ConfigurationError
-from redisjobs.operator import DeadFilter, Operator
+from redisjobs.operator import Operator
+from redisjobs.search import JobFilter, Search
 from tests.stories.road import Road
 from tests.support.eventually import always, eventually
 
@@ -185,8 +186,8 @@ async def test_a_dead_letter_keeps_all_and_lives_again_when_it_is_redriven(road:
     (job,) = road.commit(pay.using(tenant="t1").call(amount=amount))
     await road.reaches("dead", job)
 
-    with Operator(road.database_url, "redisjobs") as operator:
-        (letter,) = operator.dead_letters(DeadFilter((), None, "pay", "the bank"), 10)
+    with Search(road.database_url) as search, Operator(road.database_url) as operator:
+        (letter,) = search.dead_letters(JobFilter(job="pay", error="the bank"), 10)
         (whole,) = [found for found in [operator.job(letter.id)] if found is not None]
         assert letter.reason == "attempt 3 of 3 failed"
         assert [each["message"] for each in whole.failures or []] == [
