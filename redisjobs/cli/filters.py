@@ -33,14 +33,14 @@ def filters(*, states: Sequence[str] = (), age_of: str = "staged") -> Callable[[
         "queue": click.option("--queue", metavar="NAME", help="Only of this queue."),
         "job": click.option("--job", metavar="NAME", help="Only of this name."),
         "tenant": click.option("--tenant", metavar="ID", help="Only of this tenant."),
-        "states": click.option("--state", "states", type=click.Choice(states), multiple=True,
+        "state": click.option("--state", type=click.Choice(states), multiple=True,
                                help="Only in this state; may be given several times."),
-        "key": click.option("--idempotency-key", "key", metavar="KEY", help="Only with this key."),
+        "idempotency_key": click.option("--idempotency-key", metavar="KEY", help="Only with this key."),
         "error": click.option("--error", metavar="TEXT", help="Only where the reason or the last error, its type "
                                                               "included, has this in it."),
-        "older_s": click.option("--older-than", "older_s", type=duration, metavar="TIME",
+        "older_than": click.option("--older-than", type=duration, metavar="TIME",
                                 help=f"Only {age_of} longer ago than 90s, 5m, 2h, 7d."),
-        "newer_s": click.option("--newer-than", "newer_s", type=duration, metavar="TIME",
+        "newer_than": click.option("--newer-than", type=duration, metavar="TIME",
                                 help=f"Only {age_of} within this time."),
     }  # fmt: skip
 
@@ -51,7 +51,7 @@ def filters(*, states: Sequence[str] = (), age_of: str = "staged") -> Callable[[
 
         decorated: Any = call
         for name, option in reversed(known.items()):
-            decorated = option(decorated) if name != "states" or states else decorated
+            decorated = option(decorated) if name != "state" or states else decorated
         return decorated
 
     return add
@@ -60,11 +60,13 @@ def filters(*, states: Sequence[str] = (), age_of: str = "staged") -> Callable[[
 def _filter(given: dict[str, Any]) -> JobFilter:
     for name, value in given.items():
         if value == "":
-            raise click.UsageError(f"--{name} is empty: leave it out, or say what it shall be.")
+            raise click.UsageError(f"--{name.replace('_', '-')} is empty: leave it out, or say what it shall be.")
     if given["queue"] is not None:
         check_queue(given["queue"])
-    given["states"] = given["states"] or ()
-    return JobFilter(**given)
+    return JobFilter(
+        queue=given["queue"], job=given["job"], tenant=given["tenant"], key=given["idempotency_key"],
+        states=given["state"] or (), error=given["error"], older_s=given["older_than"], newer_s=given["newer_than"],
+    )  # fmt: skip
 
 
 def some_or_all(wanted: Sequence[UUID], which: JobFilter, *, every: bool) -> None:

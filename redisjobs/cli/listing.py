@@ -25,7 +25,7 @@ from redisjobs.settings import Settings
     epilog="""\b
 Examples:
   redisjobs jobs list --queue mail --state retrying --error Timeout
-  redisjobs jobs list --state running --queue mail       what runs now, and waits, or is due: Redis knows
+  redisjobs jobs list --state running --queue mail       what Redis alone knows: running, waiting, due
   redisjobs jobs list --tenant acme --older-than 1h --count
   redisjobs jobs list --limit 1000 --jsonl | jq -r .id
   redisjobs jobs list --after 0198c5b2-7d4e-7c1a-9f0e-2b6a5d8c1e3f   the next page

@@ -16,8 +16,7 @@ from redisjobs.cli.filters import DRY_RUN, YES, filters
 from redisjobs.cli.options import given, json_option, store_options
 from redisjobs.errors import OptionError
 from redisjobs.operator import Operator
-from redisjobs.search import JobFilter, Search
-from redisjobs.search.pace import Pace, Watch, rate, share
+from redisjobs.search import JobFilter, Search, pace
 
 LOOK_S = 1.0
 """Between two looks at what became of those that were redriven."""
@@ -54,13 +53,13 @@ class Replay:
     """
 
     def __init__(
-        self, search: Search, operator: Operator, pace: Pace, *, until: datetime, most: float | None,
+        self, search: Search, operator: Operator, its_pace: pace.Pace, *, until: datetime, most: float | None,
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self.watch = Watch()
+        self.watch = pace.Watch()
         self.redriven = 0
         self._search, self._operator = search, operator
-        self._pace, self._until, self._most, self._say = pace, until, most, say
+        self._pace, self._until, self._most, self._say = its_pace, until, most, say
         self._look_at = 0.0
 
     def run(self, ids: Iterator[UUID]) -> bool:
@@ -95,25 +94,25 @@ Examples:
 
 \b
 It looks every second at the last 1000 that it redrove. A job counts as failed when an attempt fails or it is dead
-again, and as ended when it is in neither way. Nothing is remembered between runs: Ctrl-C says which command goes on
-with the rest, and leaves out what failed again.
+again, and as ended when it is neither that nor under way. Nothing is remembered between runs: Ctrl-C says which
+command goes on with the rest, and leaves out what failed again.
 Exit codes: 0 all were redriven, 1 it stopped because too many failed again, 130 interrupted.""",
 )
 @filters(age_of="died")
 @click.option("--all", "every", is_flag=True, help="All of them.")
 @click.option(
-    "--rate", "per_s", type=checked(rate), required=True, metavar="N/s", help="At most so many: 50/s, 30/m, 100/h."
+    "--rate", type=checked(pace.rate), required=True, metavar="N/s", help="At most so many: 50/s, 30/m, 100/h."
 )
-@click.option("--stop-on-failures", "most", type=checked(share), default="50%", show_default=True, metavar="SHARE",
+@click.option("--stop-on-failures", type=checked(pace.share), default="50%", show_default=True, metavar="SHARE",
               help="Stop when more than this share fails again, once 20 are known; 100%: never.")  # fmt: skip
-@click.option("--died-before", "before", type=moment, metavar="TIME", help="None that died later; by default now.")
+@click.option("--died-before", type=moment, metavar="TIME", help="None that died later; by default now.")
 @DRY_RUN
 @YES
 @json_option
 @store_options
 def replay(
-    *, which: JobFilter, every: bool, per_s: float, most: float, before: datetime | None, dry_run: bool, yes: bool,
-    as_json: bool,
+    *, which: JobFilter, every: bool, rate: float, stop_on_failures: float, died_before: datetime | None,
+    dry_run: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Redrive dead letters at a limited rate; stops by itself when they fail again."""
     if which.is_narrow == every:
@@ -121,15 +120,16 @@ def replay(
     settings = given().settings()
     url, schema = settings.need_database_url(), settings.schema
     with Search(url, schema) as search, Operator(url, schema) as operator:
-        until = min(before, search.began) if before else search.began
+        until = min(died_before, search.began) if died_before else search.began
         found = bulk.count(each for _, each in search.deaths(which, until=until))
-        lasts = render.age(found.count / per_s)
+        lasts = render.age(found.count / rate)
         if dry_run:
-            document = {"fit": found.count, "sample": found.sample, "dry_run": True, "lasts_s": found.count / per_s}
+            document = {"fit": found.count, "sample": found.sample, "dry_run": True, "lasts_s": found.count / rate}
             bulk.tell_sample(found, f"dead letters would be redriven within {lasts}", document if as_json else None)
             return
         bulk.confirm(f"redrive {found.count} dead letters within {lasts}?", found.count, yes=yes)
-        run = Replay(search, operator, Pace(per_s), until=until, most=most if most < 1 else None, say=_teller())
+        most = stop_on_failures if stop_on_failures < 1 else None
+        run = Replay(search, operator, pace.Pace(rate), until=until, most=most, say=_teller())
         try:
             went_through = run.run(each for _, each in search.deaths(which, until=until))
         except KeyboardInterrupt:
