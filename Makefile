@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup format check luacheck test docs faults bench demo
+.PHONY: setup format check luacheck test matrix docs faults bench demo
 
 setup: $(READY)
 
@@ -30,6 +30,10 @@ luacheck:
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# The same on every supported Python that can be found here; what could not be found is told. ARGS=tests/unit: a part.
+matrix:
+	$(PYTHON) .ci/matrix.py $(ARGS)
 
 # Writes docs/reference anew from the code; a test fails where it is stale.
 docs: $(READY)
