@@ -68,7 +68,7 @@ class App(Registry):
     ) -> None:
         super().__init__()
         self.name = name
-        self.settings = Settings.load(
+        settings = Settings.load(
             database_url=database_url,
             redis_url=redis_url,
             database_password=database_password,
@@ -77,8 +77,17 @@ class App(Registry):
             prefix=prefix,
         )
         self.codecs = Codecs(codec)
-        self.stores = Stores(self.settings)
+        self.stores = Stores(settings)
         self._clients = Clients(self._connect)
+
+    @property
+    def settings(self) -> Settings:
+        """Where its stores are; a command puts others in their place."""
+        return self.stores.settings
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self.stores.settings = settings
 
     @property
     def door(self) -> Door:

@@ -86,6 +86,18 @@ async def test_a_stop_waits_for_what_runs_and_tells_its_end(processes: Processes
     assert f"finished     {job}  brief  default\ndrained: 1 finished, 0 handed back, 0 abandoned" in worker.log()
 
 
+async def test_a_store_that_is_given_as_an_option_is_the_one_that_is_served(
+    processes: Processes, shop: str, redis_url: str
+):
+    await put(redis_url, "brief")
+
+    nowhere = {"REDISJOBS_REDIS_URL": ""}
+    worker = processes.redisjobs("worker", shop, "--redis-url", redis_url, "--burst", env=nowhere)
+
+    assert await worker.ended() == 0
+    assert "brief began" in worker.log()
+
+
 async def test_what_outlasts_the_grace_is_handed_back_uncounted(processes: Processes, shop: str, redis_url: str):
     job = await put(redis_url, "long")
     worker = processes.redisjobs("worker", shop, "--shutdown-grace", "200ms")
