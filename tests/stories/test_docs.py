@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_a_page_has_no_code_without_a_fence_that_names_its_language(page: Page):
 @EVERY_PAGE
 def test_every_command_within_a_sentence_exists(page: Page):
     assert [wrong for command in page.inline_commands() for wrong in complaints(command)] == []
+
+
+@EVERY_PAGE
+def test_every_command_within_a_configuration_exists(page: Page):
+    texts = [block.text for block in page.blocks() if block.language in ("ini", "yaml")]
+    commands = [
+        found for text in texts for found in re.findall(r"^(?:ExecStart=\S+/|\w+: )(redisjobs .*)$", text, re.MULTILINE)
+    ]
+
+    assert [wrong for command in commands for wrong in complaints(command)] == []
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
