@@ -51,6 +51,14 @@ def test_every_command_within_a_configuration_exists(page: Page):
     assert [wrong for command in commands for wrong in complaints(command)] == []
 
 
+@EVERY_PAGE
+def test_every_metric_that_a_page_names_exists(page: Page):
+    code = "".join(file.read_text() for file in (CHECKOUT / "redisjobs" / "monitoring").rglob("*.py"))
+    named = re.findall(r"\bredisjobs_(?!pg\b)[a-z]+(?:_[a-z]+)*\b", page.path.read_text())
+
+    assert [name for name in named if re.sub("_(total|bucket|sum|count|info)$", "", name) not in code] == []
+
+
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_somewhere(page: Page):
     for link in page.links():

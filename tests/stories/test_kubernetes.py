@@ -20,7 +20,7 @@ from tests.support.net import free_port
 from tests.support.processes import CHECKOUT, Processes
 
 FOLDER = CHECKOUT / "examples" / "kubernetes"
-OTHERS = ("kustomize.config.k8s.io", "keda.sh")  # kinds that a cluster does not bring itself
+OTHERS = ("kustomize.config.k8s.io", "keda.sh", "monitoring.coreos.com")  # kinds that a cluster does not bring itself
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -123,6 +123,16 @@ def test_the_urls_hold_no_password():
 
     assert len(urls) == 3
     assert all(":" not in url.partition("://")[2].partition("@")[0] for url in urls)
+
+
+def test_prometheus_reads_every_pod_that_answers():
+    (endpoint,) = only("PodMonitor")["spec"]["podMetricsEndpoints"]
+    rules = {each["key"]: each["values"] for each in only("PodMonitor")["spec"]["selector"]["matchExpressions"]}
+
+    for manifest in DEPLOYMENTS:
+        labels = manifest["spec"]["template"]["metadata"]["labels"]
+        assert all(labels[key] in values for key, values in rules.items())
+        assert endpoint["port"] in [port["name"] for port in container(manifest)["ports"]]
 
 
 def test_the_number_of_workers_is_the_autoscalers_alone():
