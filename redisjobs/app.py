@@ -29,6 +29,7 @@ from redisjobs.progress import Progress
 from redisjobs.registry import Registry
 from redisjobs.settings import Settings
 from redisjobs.stores import Stores
+from redisjobs.tracing import sending
 
 R = TypeVar("R")
 
@@ -131,12 +132,14 @@ class App(Registry):
         if drivers.is_async(connection):
             return self._enqueue_async(cast(connections.Async, connection), calls)
         if calls:
-            self.stores.stage(cast(connections.Sync, connection), calls)
+            with sending(calls) as sent:
+                self.stores.stage(cast(connections.Sync, connection), sent)
         return [self._handle(call) for call in calls]
 
     async def _enqueue_async(self, connection: connections.Async, calls: list[Call[R]]) -> list[Handle[R]]:
         if calls:
-            await self.stores.stage_async(connection, calls)
+            with sending(calls) as sent:
+                await self.stores.stage_async(connection, sent)
         return [self._handle(call) for call in calls]
 
     async def enqueue_direct(self, *calls: Calls) -> list[Handle[Any]]:
@@ -146,6 +149,12 @@ class App(Registry):
             BrokerUnavailable: Redis does not answer; any of the jobs may be there all the same.
         """
         flat = _flat(calls)
+        if not flat:
+            return []
+        with sending(flat) as sent:
+            return await self._put(sent)
+
+    async def _put(self, flat: list[Call[Any]]) -> list[Handle[Any]]:
         queues: dict[str, list[int]] = {}
         for place, call in enumerate(flat):
             queues.setdefault(call.queue, []).append(place)

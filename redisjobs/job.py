@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -16,9 +15,10 @@ from redisjobs.base.durations import Duration
 from redisjobs.base.ids import new_id
 from redisjobs.base.signature import Signature
 from redisjobs.call import Call, Handle, Options, as_seconds, headers_text
-from redisjobs.context import Context, current, running
+from redisjobs.context import Context, current
 from redisjobs.declaration import Declaration
 from redisjobs.errors import ConfigurationError
+from redisjobs.tracing import traceparent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -254,17 +254,6 @@ class SyncJob(Job[P, R]):
         """Run the function here, not as a job; one that takes a context gets the current or a detached one."""
         result: R = self._call_here(args, kwargs)
         return result
-
-
-def traceparent() -> str | None:
-    """The W3C trace context of the current OpenTelemetry span, else that of the job that runs here."""
-    trace = sys.modules.get("opentelemetry.trace")  # whoever has a span has imported it
-    if trace is not None:
-        span = trace.get_current_span().get_span_context()
-        if span.is_valid:
-            return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
-    context = running.get()
-    return None if context is None else context.traceparent
 
 
 def _check_function(name: str, function: object) -> None:

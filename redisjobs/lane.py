@@ -86,6 +86,25 @@ class Observer(Protocol):
         """The end of it as Redis knows it: the word of its outcome, or lost."""
 
 
+class Observers:
+    """Several, told in turn."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def began(self, attempt: Attempt, context: Context) -> None:
+        for each in self._observers:
+            each.began(attempt, context)
+
+    def ended(self, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
+        for each in self._observers:
+            each.ended(attempt, outcome, error)
+
+    def answered(self, attempt: Attempt, word: str) -> None:
+        for each in self._observers:
+            each.answered(attempt, word)
+
+
 class Lane:
     """One queue as a worker serves it.
 

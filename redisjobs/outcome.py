@@ -24,6 +24,20 @@ Word: TypeAlias = Literal[
     "done", "dead", "cancelled", "expired", "retry", "snooze", "suspended", "parked", "released", "lost"
 ]
 
+TOLD: dict[Word, str] = {
+    "done": "succeeded",
+    "retry": "retried",
+    "dead": "dead",
+    "cancelled": "cancelled",
+    "expired": "expired",
+    "snooze": "snoozed",
+    "suspended": "suspended",
+    "parked": "parked",
+    "released": "interrupted",
+    "lost": "lost",
+}
+"""The words as metrics and spans tell them."""
+
 LONGEST_PARK_S = 30.0
 LONGEST_DELAY_S = 10 * 366 * 86400.0
 

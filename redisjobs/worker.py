@@ -8,8 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
+from redisjobs import tracing
 from redisjobs.announcer import Announcer
 from redisjobs.app import App
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
@@ -18,7 +20,7 @@ from redisjobs.base.signals import Signals
 from redisjobs.drain import HARD_S, Drain, Receipt
 from redisjobs.errors import RedisjobsError
 from redisjobs.heartbeat import Heartbeat
-from redisjobs.lane import Lane, Observer
+from redisjobs.lane import Lane, Observer, Observers
 from redisjobs.logs import event
 from redisjobs.reader import BLOCK_MS
 from redisjobs.runner import Runner
@@ -174,10 +176,15 @@ class Worker(Part):
         turns = [each.promoter.last_turn for each in list(self._servings.values())]
         return min((turn for turn in turns if turn is not None), default=None)
 
+    @property
+    def last_heartbeat_s(self) -> float | None:
+        """How long ago everything held was renewed; None: it has not been yet."""
+        beat = self._heartbeat.last_beat if self._made else None
+        return None if beat is None else self.clock.monotonic() - beat
+
     def stats(self) -> dict[str, Any]:
         """What it has done since it was made, and what it does now."""
         totals = self._totals()
-        beat = self._heartbeat.last_beat if self._made else None
         return {
             "worker_id": self.worker_id,
             "queues": sorted(self._servings) or list(self.settings.queues),
@@ -190,7 +197,7 @@ class Worker(Part):
             "interrupted": totals["released"],
             "parked": totals["parked"],
             "lost": totals["lost"],
-            "last_heartbeat_s": None if beat is None else self.clock.monotonic() - beat,
+            "last_heartbeat_s": self.last_heartbeat_s,
             "queue_depth": {name: each.promoter.waiting for name, each in self._servings.items()},
             "failing": sorted(name for name, each in self._servings.items() if each.reader.failures),
         }
@@ -224,6 +231,7 @@ class Worker(Part):
         self._hand_back.clear()
         self._stopped.clear()
         self._broker = broker
+        self._observer = self._observing()
         self._runner = Runner(self.app.jobs.get, self._draining, self.clock)
         globs = [name for name in self.settings.queues if re.search(r"[*?\[]", name)]
         for name in self.settings.queues:
@@ -235,13 +243,21 @@ class Worker(Part):
         self._heartbeat.start()
         self._made = True
 
+    def _observing(self) -> Observer | None:
+        """Who hears of attempts: whom the caller gave, and where the program has set up OpenTelemetry, its spans."""
+        tracer = tracing.tracer()
+        if tracer is None:
+            return self.observer
+        spans: Observer = import_module("redisjobs.spans").Spans(tracer, self.worker_id)
+        return spans if self.observer is None else Observers(self.observer, spans)
+
     def lanes(self) -> list[Lane]:
         """Its queues as it serves them now; any thread may ask."""
         return [serving.lane for serving in list(self._servings.values())]
 
     def _serve(self, queue: str) -> Serving:
         lane = Lane(queue, self.worker_id, self.settings.slots_of(queue), self.settings.lease_of(queue))
-        lane.observer = self.observer
+        lane.observer = self._observer
         serving = Serving(
             self._broker,
             self._runner,

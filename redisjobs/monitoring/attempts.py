@@ -17,20 +17,6 @@ MOST_SERIES = 500
 """Pairs of queue and job that are counted apart; those that come later are counted together."""
 UNKNOWN = "unknown"
 
-OUTCOMES = {
-    "done": "succeeded",
-    "retry": "retried",
-    "dead": "dead",
-    "cancelled": "cancelled",
-    "expired": "expired",
-    "snooze": "snoozed",
-    "suspended": "suspended",
-    "parked": "parked",
-    "released": "interrupted",
-    "lost": "lost",
-}
-"""The words of the protocol, and those of the metrics."""
-
 
 class Series:
     """The figures of one job in one queue."""

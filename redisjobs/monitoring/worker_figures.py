@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from redisjobs.monitoring.attempts import OUTCOMES, Attempts
+from redisjobs.monitoring.attempts import Attempts
 from redisjobs.monitoring.family import Family, Sample
+from redisjobs.outcome import TOLD
 from redisjobs.worker import Worker
 
 
@@ -20,7 +21,7 @@ def of_worker(worker: Worker, attempts: Attempts) -> Iterator[Family]:
     yield Family.by_queue("redisjobs_slots_in_use", "Jobs that run.", running)
     unsent = {each.queue: len(each.held) - each.running for each in lanes}
     yield Family.by_queue("redisjobs_unsent_outcomes", "Ended attempts of which Redis was not told yet.", unsent)
-    beat = worker.stats()["last_heartbeat_s"]
+    beat = worker.last_heartbeat_s
     if beat is not None:
         yield Family.one("redisjobs_heartbeat_age_seconds", "Since all leases were last renewed.", beat)
 
@@ -31,7 +32,7 @@ def _of_attempts(attempts: Attempts) -> Iterator[Family]:
     started: list[Sample] = [(labels, each.started) for labels, each in series]
     yield Family("redisjobs_attempts_started", "counter", "Bodies that were started.", names, started)
     ended: list[Sample] = [
-        ((*labels, outcome), each.ended[word]) for labels, each in series for word, outcome in OUTCOMES.items()
+        ((*labels, outcome), each.ended[word]) for labels, each in series for word, outcome in TOLD.items()
     ]
     text = "Attempts by what became of them, once Redis has accepted it."
     yield Family("redisjobs_attempts_ended", "counter", text, (*names, "outcome"), ended)
