@@ -74,3 +74,9 @@ def test_the_index_leads_to_every_page():
     listed = {(index.path.parent / link).resolve() for link in index.links()}
 
     assert [page.name for page in PAGES[1:] if page.path not in listed | {index.path}] == []
+
+
+def test_ci_runs_the_readmes_command_for_the_tests_to_the_letter():
+    (command,) = [block.text.strip() for block in Page(CHECKOUT / "README.md").blocks() if "pytest" in block.text]
+
+    assert command in (CHECKOUT / ".ci" / "run").read_text()

@@ -58,7 +58,7 @@ class Reader:
         processes.env["PATH"] = f"{path}{os.pathsep}{os.environ['PATH']}"
         self._env = os.environ | processes.env
         self._commands = CommandLine(processes.env)
-        self._notebook = Notebook(folder, self._env)
+        self._notebook: Notebook | None = None
         self._exports: list[str] = []
         self._programs: list[Program] = []
         self._printed = ""
@@ -81,6 +81,7 @@ class Reader:
             except Exception as error:
                 raise AssertionError(f"{page.name}:{block.line} ({block.language}): {error}") from error
         for program in self._programs:
+            program.says_now("relay.started" if "relay" in program.name.split() else "worker.started", within=60)
             assert program.code in (None, 0), f"{page.name}: {program.name} ended with {program.code}"
         for program in self._programs:
             if program.is_running():
@@ -109,6 +110,7 @@ class Reader:
         if "parsed" in block.words:
             compile(block.text, "<block>", "exec")
             return ""
+        self._notebook = self._notebook or Notebook(self.folder, self._env)
         return self._notebook.run(block.text)
 
     def _program(self, block: Block) -> str:
@@ -161,8 +163,9 @@ class Reader:
         return ended.stdout
 
     def _start(self, line: str) -> None:
+        """Without waiting for it, so that those of a page start side by side."""
         program = self.processes.start("bash", "-c", "\n".join([*self._exports, f"exec {line}"]))
-        program.says_now("worker.started" if "relay" not in line.split() else "relay.started", within=30)
+        program.name = line
         self._programs.append(program)
 
     def _any_job(self) -> str:
@@ -178,7 +181,7 @@ class Reader:
             _check_output(block.text, self._printed)
         if "log" in block.words:
             for line in lines(block.text):
-                eventually_now(partial(self._logged, line), f"a program writes {line!r}", within=30)
+                eventually_now(partial(self._logged, line), f"a program writes {line!r}", within=60)
         return self._printed
 
     def _logged(self, line: str) -> bool:
@@ -195,7 +198,8 @@ class Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._notebook.__exit__()
+        if self._notebook:
+            self._notebook.__exit__()
 
 
 def lines(text: str) -> list[str]:
