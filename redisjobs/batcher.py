@@ -133,8 +133,5 @@ def _finish_of(attempt: Attempt) -> Finish:
 
 
 def _log_lost(attempt: Attempt, answer: str) -> None:
-    delivery = attempt.delivery
-    event(
-        log, logging.WARNING, "attempt.lost", job=attempt.job, job_id=attempt.job_id,
-        queue=delivery.queue, answer=answer, outcome=_finish_of(attempt).word,
-    )  # fmt: skip
+    outcome = _finish_of(attempt).word
+    event(log, logging.WARNING, "attempt.lost", **attempt.told(), answer=answer, outcome=outcome)

@@ -53,7 +53,7 @@ class UnstartedError(Exception):
 def succeeded(attempt: Attempt, job: AnyJob, value: object, clock: Clock) -> Finish | None:
     """The finish of a body that returned."""
     if log.isEnabledFor(logging.DEBUG):
-        event(log, logging.DEBUG, "attempt.done", job=attempt.job, job_id=attempt.job_id, seconds=_took(attempt))
+        event(log, logging.DEBUG, "attempt.done", **attempt.told(), seconds=_took(attempt))
     record, keep_ms = b"", 0
     if job.declaration.result_ttl is not None or job.declaration.retention is not None:
         ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
@@ -80,7 +80,7 @@ def failed(
         outcome = decide(ended, cause, number, _rules(envelope, job), max(0, attempt.delivery.start - number))
         return _finish(attempt, job, outcome, cause, clock)
     except Exception as bug:  # noqa: BLE001 - see above
-        event(log, logging.ERROR, "attempt.undecided", job=attempt.job, job_id=attempt.job_id, exc_info=bug)
+        event(log, logging.ERROR, "attempt.undecided", **attempt.told(), exc_info=bug)
         _observe(attempt, Outcome("retry", UNDECIDED_RETRY_S, counted=True), error)
         return Finish(attempt.delivery, "retry", _ms(UNDECIDED_RETRY_S), counted=True)
     finally:
@@ -133,8 +133,7 @@ def _tell(attempt: Attempt, outcome: Outcome, error: BaseException | None) -> No
     if not log.isEnabledFor(level):
         return
     event(
-        log, level, name, job=attempt.job or None, job_id=attempt.job_id, queue=attempt.delivery.queue,
-        attempt=attempt.delivery.attempts + 1, why=outcome.why or None, delay_s=outcome.delay or None,
+        log, level, name, **attempt.told(), why=outcome.why or None, delay_s=outcome.delay or None,
         error=None if error is None else type_of(error), message=None if error is None else message_of(error, 200),
         seconds=None if attempt.began_at is None else _took(attempt),
     )  # fmt: skip

@@ -7,12 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from redisjobs.base.envelope import Envelope
 from redisjobs.broker import Delivery, Finish
 from redisjobs.context import Context
+from redisjobs.errors import DecodeError
 from redisjobs.outcome import Ended, Outcome
 from redisjobs.progress import Reports
+from redisjobs.tracing import trace_id
 
 Token: TypeAlias = tuple[bytes, int]
 """A job id and which of its starts this is."""
@@ -71,6 +74,22 @@ class Attempt:
         """The job's id as people write it."""
         text = self.delivery.job_id.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def told(self) -> dict[str, Any]:
+        """What every log line on it carries. It reads the envelope: ask for it where the line will be written."""
+        try:
+            envelope = Envelope.unpack(self.delivery.body)
+            tenant_id, sent = envelope.tenant_id, envelope.traceparent
+        except DecodeError:
+            tenant_id = sent = None
+        return {
+            "job": self.job or None,
+            "job_id": self.job_id,
+            "queue": self.delivery.queue,
+            "attempt": self.delivery.attempts + 1,
+            "tenant_id": None if tenant_id is None else str(tenant_id)[:200],  # whatever somebody wrote there
+            "trace_id": trace_id(sent),
+        }
 
 
 class Observer(Protocol):

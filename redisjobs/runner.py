@@ -128,7 +128,7 @@ class Runner:
             raise UnstartedError(attempt.ended_by)
         if now >= attempt.trusted_until:
             late = now - attempt.trusted_until
-            event(log, logging.WARNING, "attempt.untrusted", job=attempt.job, job_id=attempt.job_id, late_s=late)
+            event(log, logging.WARNING, "attempt.untrusted", **attempt.told(), late_s=late)
             raise UnstartedError(Ended.DRAINED)
         attempt.began_at = now
         if timeout is not None:
@@ -147,7 +147,7 @@ class Runner:
         if attempt.ended_by is not Ended.DRAINED:
             attempt.renewed = False
         event(
-            log, logging.WARNING, "attempt.stuck", job=attempt.job, job_id=attempt.job_id, renewed=attempt.renewed,
+            log, logging.WARNING, "attempt.stuck", **attempt.told(), renewed=attempt.renewed,
             in_thread=attempt.in_thread, why=f"asked to end because {attempt.ended_by.value}",
             remedy="its slot stays taken: let the body pass CancelledError on, or look at ctx.remaining()",
         )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -17,9 +16,7 @@ from redisjobs.lane import Attempt
 from redisjobs.logs import event
 from redisjobs.outcome import TOLD, Outcome
 from redisjobs.record import describe
-from redisjobs.tracing import SYSTEM
-
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})\Z")
+from redisjobs.tracing import SYSTEM, parts_of
 
 log = logging.getLogger("redisjobs.attempt")
 
@@ -78,7 +75,7 @@ class Spans:
             "redisjobs.attempt": context.attempt,
         }
         if context.tenant_id is not None:
-            made["redisjobs.tenant_id"] = context.tenant_id
+            made["redisjobs.tenant_id"] = str(context.tenant_id)
         return made
 
     def _safely(self, do: Callable[[], None]) -> None:
@@ -111,10 +108,8 @@ def _end(span: Span, attempt: Attempt, outcome: Outcome, error: BaseException | 
 
 def _sent(traceparent: str | None) -> SpanContext | None:
     """The span that enqueued a job, as its row names it."""
-    found = _TRACEPARENT.match(traceparent or "")
-    if found is None:
+    parts = parts_of(traceparent)
+    if parts is None:
         return None
-    context = SpanContext(
-        int(found[1], 16), int(found[2], 16), is_remote=True, trace_flags=TraceFlags(int(found[3], 16))
-    )
+    context = SpanContext(parts[0], parts[1], is_remote=True, trace_flags=TraceFlags(parts[2]))
     return context if context.is_valid else None

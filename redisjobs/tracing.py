@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,8 @@ R = TypeVar("R")
 
 SYSTEM = "redisjobs"
 """The `messaging.system` of every span."""
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})\Z")
 
 _made: tuple[Any, Any] = (None, None)
 """The provider that a tracer was made by last, and the tracer."""
@@ -42,6 +45,20 @@ def traceparent() -> str | None:
         return written
     context = running.get()
     return None if context is None else context.traceparent
+
+
+def trace_id(sent: object) -> str | None:
+    """The trace that a log line belongs to: that of the current span, else that of the trace context sent along."""
+    trace = sys.modules.get("opentelemetry.trace")
+    written = None if trace is None else written_of(trace.get_current_span())
+    found = _TRACEPARENT.match(written or (sent if isinstance(sent, str) else ""))
+    return found[1] if found else None
+
+
+def parts_of(sent: object) -> tuple[int, int, int] | None:
+    """Trace, span and flags of a trace context as it travels with a job; None: it is none, whatever it is."""
+    found = _TRACEPARENT.match(sent) if isinstance(sent, str) else None
+    return None if found is None else (int(found[1], 16), int(found[2], 16), int(found[3], 16))
 
 
 def written_of(span: Any) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from redisjobs.cli.render import printable
 from redisjobs.context import current
+from redisjobs.tracing import trace_id
 
 _COLOURS = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 _WORKER_PARTS = frozenset(
@@ -53,8 +54,8 @@ def _of_attempt(record: logging.LogRecord) -> dict[str, Any]:
     context = current()
     if context is None or hasattr(record, "event"):
         return {}
-    names = {"job": context.job, "job_id": context.job_id, "attempt": context.attempt}
-    more = {"tenant_id": context.tenant_id, "traceparent": context.traceparent}
+    names = {"job": context.job, "job_id": context.job_id, "queue": context.queue, "attempt": context.attempt}
+    more = {"tenant_id": context.tenant_id, "trace_id": trace_id(context.traceparent)}
     return names | {name: value for name, value in more.items() if value is not None}
 
 

@@ -64,7 +64,7 @@ def test_lines_of_a_body_name_its_job_and_tenant(capsys: pytest.CaptureFixture[s
     finally:
         running.reset(token)
 
-    assert "app     sent job=mail job_id=0198 attempt=2 tenant_id=acme" in capsys.readouterr().err
+    assert "app     sent job=mail job_id=0198 queue=default attempt=2 tenant_id=acme" in capsys.readouterr().err
 
 
 def test_what_is_below_the_level_is_left_out(capsys: pytest.CaptureFixture[str]):

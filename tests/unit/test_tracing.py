@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from redisjobs import App
 from redisjobs.base.envelope import Envelope
-from redisjobs.errors import Snooze
+from redisjobs.errors import Retry, Snooze
 from redisjobs.spans import Spans
 from redisjobs.tracing import sending, tracer
 from redisjobs.worker import Worker
@@ -84,14 +84,14 @@ def test_an_error_is_told_by_its_kind_and_never_by_its_text(traces: Traces):
     assert (span.status.status_code.name, span.status.description, span.events) == ("ERROR", "ValueError", ())
 
 
-@pytest.mark.parametrize("given", [None, "", "00-xyz", f"00-{'0' * 32}-{'0' * 16}-01", SENT + "x"])
-async def test_an_attempt_without_a_readable_trace_context_begins_its_own(
-    stage: Stage, traces: Traces, given: str | None
-):
+@pytest.mark.parametrize("given", [None, "", "00-xyz", f"00-{'0' * 32}-{'0' * 16}-01", SENT + "x", 7, b"x"])
+async def test_an_attempt_without_a_readable_trace_context_begins_its_own(stage: Stage, traces: Traces, given: Any):
     @stage.app.job(name="add")
-    async def add() -> None: ...
+    async def add() -> None:
+        raise Retry
 
-    await stage.run(delivery(Envelope("add", "json", b"{}", traceparent=given)))
+    odd = Envelope("add", "json", b"{}", traceparent=given, tenant_id=given)
+    assert (await stage.run(delivery(odd))).word == "retry"
 
     (span,) = traces.ended()
     assert (span.parent, list(span.links)) == (None, [])
