@@ -135,8 +135,10 @@ class QueueByHand:
         return {key: value for key, value in found.items() if key != self.key("life") and not _is_empty_stream(value)}
 
     def dump(self, *, without: Sequence[str] = ()) -> dict[bytes, Any]:
-        """Every key of the queue with its value; of deliveries who has them, not since when."""
+        """Every key of the queue with its value; of deliveries who has them, of workers who is there, not when."""
         found = dump(self.redis, f"rj:{{{self.queue}}}:".encode())
+        if seen := found.get(self.key("seen")):
+            found[self.key("seen")] = set(seen)
         for field in without:
             found.get(self.key("life"), {}).pop(field.encode(), None)
         return found
