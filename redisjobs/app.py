@@ -160,7 +160,7 @@ class App(Registry):
             queues.setdefault(call.queue, []).append(place)
         handles = [self._handle(call) for call in flat]
         for queue, places in queues.items():
-            words = await self.stores.put(self.broker(), queue, [flat[place] for place in places])
+            words = await self.stores.put(self.broker, queue, [flat[place] for place in places])
             for place, (_, owner) in zip(places, words, strict=True):
                 if owner is not None:
                     handles[place] = self._handle(flat[place], owner)

@@ -50,6 +50,11 @@ class Caller(Generic[P, R]):
         """The job whose calls it makes."""
         return self._job
 
+    @property
+    def options(self) -> Options:
+        """What `using` was given."""
+        return self._options
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The call as a value: arguments encoded, options checked, nothing sent.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from redisjobs import drivers, outbox
@@ -29,9 +29,13 @@ class Stores:
         """As `stage`, on an async connection."""
         await drivers.send_async(connection, outbox.stage(calls, self.settings.schema))
 
-    async def put(self, broker: Broker, queue: str, calls: Sequence[Call[Any]]) -> Words:
-        """Put calls of one queue straight into Redis; `Broker.enqueue_direct` says what is answered for each."""
-        return await broker.enqueue_direct(queue, [publication_of(call) for call in calls])
+    async def put(self, broker: Callable[[], Broker], queue: str, calls: Sequence[Call[Any]]) -> Words:
+        """Put calls of one queue straight into Redis; `Broker.enqueue_direct` says what is answered for each.
+
+        Args:
+            broker: that of the event loop that runs here.
+        """
+        return await broker().enqueue_direct(queue, [publication_of(call) for call in calls])
 
     def broker(self) -> Broker:
         """A broker for the event loop that runs here.

@@ -1,0 +1,118 @@
+"""Captured calls on real connections: what their transactions have kept, asked in those very transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from redisjobs import App, EnqueueError, RedisjobsError
+from redisjobs.testing import capture
+
+app = App("shop")
+
+
+@app.job
+async def mail(to: str) -> None:
+    del to
+
+
+def to(calls: list[Any]) -> list[str]:
+    return [each.arguments["to"] for each in calls]
+
+
+def test_a_test_that_rolls_everything_back_sees_what_it_enqueued(conn: psycopg.Connection[Any]):
+    with capture(app) as enqueued, conn.transaction(force_rollback=True):
+        mail.enqueue(conn, "kept")
+        with conn.transaction(force_rollback=True):
+            mail.enqueue(conn.cursor(), "gone")
+        assert to(enqueued(mail)) == ["kept"]
+        conn.execute("SELECT 1")  # the transaction goes on
+
+    assert to(enqueued(mail)) == []
+
+
+async def test_an_async_connection_is_asked_in_its_own_transaction(aconn: psycopg.AsyncConnection[Any]):
+    with capture(app) as enqueued:
+        await mail.enqueue(aconn, "kept")
+        async with aconn.transaction(force_rollback=True):
+            await mail.enqueue(aconn.cursor(), "gone")
+        assert to(enqueued(mail)) == ["kept"]
+        await aconn.execute("SELECT 1")
+        await aconn.rollback()
+        assert to(enqueued(mail)) == []
+
+        await aconn.set_autocommit(True)
+        await mail.enqueue(aconn, "committed")
+        assert to(enqueued(mail)) == ["committed"]
+        assert aconn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_what_a_relay_has_settled_meanwhile_still_counts(conn: psycopg.Connection[Any]):
+    with capture(app) as enqueued:
+        handle = mail.enqueue(conn, "a")
+        conn.execute("DELETE FROM redisjobs.outbox WHERE id = %s", [handle.id])
+        conn.execute(
+            "INSERT INTO redisjobs.finished (id, job, queue, state, keep_until)"
+            " VALUES (%s, 'mail', 'q', 'done', now())",
+            [handle.id],
+        )
+        assert to(enqueued(mail)) == ["a"]
+
+
+def test_a_closed_connection_leaves_the_question_to_the_apps_database(database_url: str):
+    shop = App("shop", database_url=database_url)
+    job = shop.job(name="mail")(mail.function)
+    with capture(shop) as enqueued:
+        with psycopg.connect(database_url) as connection:
+            job.enqueue(connection, "committed")
+        with psycopg.connect(database_url) as connection:
+            job.enqueue(connection, "gone")
+            connection.rollback()
+
+        assert to(enqueued()) == ["committed"]
+
+
+def test_where_nobody_can_be_asked_the_message_says_what_to_do(
+    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("REDISJOBS_DATABASE_URL", "DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    shop = App("shop")
+    job = shop.job(name="mail")(mail.function)
+    with capture(shop) as enqueued:
+        job.enqueue(conn, "a")
+        with pytest.raises(EnqueueError):
+            shop.enqueue(conn, enqueued()[0].call)
+
+        with pytest.raises(RedisjobsError, match="roll back first"):
+            enqueued(job)
+        conn.rollback()
+        assert enqueued(job) == []
+
+
+def test_a_role_that_may_not_read_keeps_its_transaction(conn: psycopg.Connection[Any]):
+    conn.execute("CREATE ROLE redisjobs_test_captured")
+    conn.execute("SELECT redisjobs.grant_producer('redisjobs_test_captured')")
+    conn.execute("SET ROLE redisjobs_test_captured")
+    with capture(app) as enqueued:
+        mail.enqueue(conn, "a")
+
+        with pytest.raises(RedisjobsError, match=r"permission denied.*needs SELECT"):
+            enqueued(mail)
+        assert conn.execute("SELECT 1").fetchone() == (1,)
+        conn.execute("RESET ROLE")
+        assert to(enqueued(mail)) == ["a"]
+    conn.rollback()
+
+
+def test_another_schema_is_read(conn: psycopg.Connection[Any]):
+    elsewhere = App("shop", schema="Other_Jobs")
+    job = elsewhere.job(name="mail")(mail.function)
+    conn.execute('ALTER SCHEMA redisjobs RENAME TO "Other_Jobs"')
+    conn.execute('ALTER TABLE "Other_Jobs".outbox DISABLE TRIGGER wake')
+    with capture(elsewhere) as enqueued:
+        job.enqueue(conn, "a")
+        assert to(enqueued(job)) == ["a"]
+    conn.rollback()
