@@ -64,9 +64,11 @@ class Page:
         return list(_blocks(_tokens(self.path.read_text())))
 
     def unfenced(self) -> list[int]:
-        """The lines where code stands that has no fence, and so no language."""
+        """The lines where code or a drawing stands that has no fence, and so no language."""
         return [
-            token.map[0] + 1 for token in _tokens(self.path.read_text()) if token.type == "code_block" and token.map
+            token.map[0] + 1
+            for token in _tokens(self.path.read_text())
+            if token.map and (token.type == "code_block" or (token.type == "inline" and "──" in token.content))
         ]
 
     def inline_commands(self) -> list[str]:
