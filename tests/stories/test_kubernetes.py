@@ -135,6 +135,19 @@ def test_prometheus_reads_every_pod_that_answers():
         assert endpoint["port"] in [port["name"] for port in container(manifest)["ports"]]
 
 
+def test_a_worker_is_given_redis_alone():
+    (worker,) = [each for each in DEPLOYMENTS if container(each)["args"][0] == "worker"]
+
+    assert "envFrom" not in container(worker)
+    assert not [each for each in container(worker)["env"] if "DATABASE" in each["name"]]
+
+
+def test_what_a_container_refers_to_is_in_the_config_map():
+    for manifest in WORKLOADS:
+        sources = [each.get("valueFrom", {}).get("configMapKeyRef") for each in container(manifest).get("env", [])]
+        assert {each["key"] for each in sources if each} <= set(only("ConfigMap")["data"])
+
+
 def test_the_number_of_workers_is_the_autoscalers_alone():
     target = only("ScaledObject")["spec"]["scaleTargetRef"]["name"]
     (scaled,) = [each for each in DEPLOYMENTS if each["metadata"]["name"] == target]
