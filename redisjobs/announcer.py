@@ -19,6 +19,8 @@ from redisjobs.settings import WorkerSettings
 
 SAMPLES = 5
 """Jobs of a queue that are looked at for how late they started."""
+RECENT_S = 10.0
+"""Those that started within this time, for that matter."""
 QUEUES_SHOWN = 200
 
 log = logging.getLogger("redisjobs.worker")
@@ -58,7 +60,7 @@ class Announcer:
         """What the worker does now. Read from another thread than it is changed in: roughly so."""
         now, lanes = time.monotonic(), list(self._lanes())
         counts = [pair for lane in lanes for pair in list(lane.counts.items())]
-        begun = [(each, each.began_at) for lane in lanes for each in lane.running_attempts() if each.began_at]
+        begun = {lane.queue: _begun(lane) for lane in lanes}
         uncounted = ("released", "lost", "parked")
         return Presence(
             self._settings.worker_id,
@@ -68,8 +70,8 @@ class Announcer:
             queues=list(self._settings.queues),
             slots={lane.queue: lane.slots for lane in lanes[:QUEUES_SHOWN]},
             running={lane.queue: lane.running for lane in lanes if lane.running},
-            oldest_s=max((now - began_at for _, began_at in begun), default=None),
-            start_lag_s=_start_lag(begun, now),
+            oldest_s=max((now - began_at for each in begun.values() for _, began_at in each), default=None),
+            start_lag_s={queue: lag for queue, each in begun.items() if (lag := _start_lag(each, now)) is not None},
             processed=sum(number for word, number in counts if word not in uncounted),
             failed=sum(number for word, number in counts if word in ("retry", "dead")),
             up_s=now - self._began_at,
@@ -87,10 +89,15 @@ class Announcer:
                       remedy="`redisjobs top` does not show this worker until it may write there")  # fmt: skip
 
 
+def _begun(lane: Lane) -> list[tuple[Attempt, float]]:
+    """The attempts whose body runs, each with when it began."""
+    return [(each, each.began_at) for each in lane.running_attempts() if each.began_at is not None]
+
+
 def _start_lag(begun: Iterable[tuple[Attempt, float]], now: float) -> float | None:
     """The median time from commit (or due time) to the start of the first attempts that began last."""
     fresh = sorted(((began_at, each) for each, began_at in begun if each.delivery.attempts == 0
-                    and now - began_at < 2 * EVERY_S), key=lambda pair: -pair[0])  # fmt: skip
+                    and now - began_at < RECENT_S), key=lambda pair: -pair[0])  # fmt: skip
     lags = [
         lag for began_at, each in fresh[:SAMPLES] if (lag := _lag(each, time.time() - (now - began_at))) is not None
     ]

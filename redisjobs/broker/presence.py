@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self, cast
 
 import redis as sync_redis
 
@@ -22,6 +22,10 @@ KEEP_MS = 600_000
 """For how long the word of one that fell silent is still shown."""
 
 _PRESENT = scripts.load("present")
+_KINDS: dict[str, Any] = {
+    "host": str, "pid": int, "state": str, "queues": list, "slots": dict, "running": dict, "oldest_s": int | float,
+    "start_lag_s": dict, "processed": int, "failed": int, "up_s": int | float,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,11 @@ class Presence:
         queues: names and globs, as it was told to serve them.
         slots: of each queue that it serves now. running: bodies that run in each; 0 is left out.
         oldest_s: how long the oldest of them has been running.
-        start_lag_s: seconds from the commit, or the due time, to the start, of a few jobs that it started last.
+        start_lag_s: seconds from the commit, or the due time, to the start: of each queue, the median of a few jobs
+            that it started last.
         processed: attempts that ended since it began. failed: those that did not succeed.
         up_s: since it began.
-        gone_for_s: by Redis' clock; over 0: it fell silent so many seconds ago, without a word of leaving.
+        seen_s: how long ago it spoke, by Redis' clock.
     """
 
     worker_id: str
@@ -47,16 +52,16 @@ class Presence:
     slots: dict[str, int] = field(default_factory=dict[str, int])
     running: dict[str, int] = field(default_factory=dict[str, int])
     oldest_s: float | None = None
-    start_lag_s: float | None = None
+    start_lag_s: dict[str, float] = field(default_factory=dict[str, float])
     processed: int = 0
     failed: int = 0
     up_s: float = 0.0
-    gone_for_s: float = 0.0
+    seen_s: float = 0.0
 
     @property
     def is_there(self) -> bool:
-        """Whether it spoke within the last seconds."""
-        return self.gone_for_s <= 0
+        """Whether it spoke within the last seconds; one that leaves says so, and is listed no more."""
+        return self.seen_s < TTL_MS / 1000
 
     def serves(self, queue: str) -> bool:
         """Whether it is there and takes jobs of this queue."""
@@ -66,18 +71,21 @@ class Presence:
     def pack(self) -> bytes:
         """Its word as it stands in Redis."""
         told = asdict(self)
-        del told["gone_for_s"], told["worker_id"]
+        del told["seen_s"], told["worker_id"]
         return json.dumps(told, separators=(",", ":")).encode()
 
     @classmethod
-    def unpack(cls, worker_id: str, word: bytes, gone_for_s: float) -> Self:
+    def unpack(cls, worker_id: str, word: bytes, seen_s: float) -> Self:
         """What a worker said; whatever cannot be read is left out."""
         try:
             told: Any = json.loads(word)
-            known = {each.name for each in fields(cls)} - {"worker_id", "gone_for_s"}
-            return cls(worker_id, **{key: told[key] for key in known if key in told}, gone_for_s=gone_for_s)
-        except (ValueError, TypeError):
-            return cls(worker_id, gone_for_s=gone_for_s)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            return cls(worker_id, seen_s=seen_s)
+        said = cast("dict[str, Any]", told)
+        fitting = {key: said[key] for key, kind in _KINDS.items() if isinstance(said.get(key), kind)}
+        return cls(worker_id, **fitting, seen_s=seen_s)
 
 
 def tell(redis: sync_redis.Redis, keys: Keys, worker_id: str, word: bytes) -> None:
@@ -106,7 +114,7 @@ def look(redis: Any, keys: Keys) -> list[Presence]:
             return []
         words = redis.execute_command("HMGET", keys.key(NO_QUEUE, "workers"), *until)
     found = [
-        Presence.unpack(name.decode(errors="replace"), word, max(0.0, (now_ms - last) / 1000))
+        Presence.unpack(name.decode(errors="replace"), word, max(0.0, (now_ms - last + TTL_MS) / 1000))
         for (name, last), word in zip(until.items(), words, strict=True)
         if word is not None
     ]

@@ -19,6 +19,7 @@ COMMANDS = {
     "migrate": "redisjobs.cli.migrate:migrate",
     "status": "redisjobs.cli.status:status",
     "explain": "redisjobs.cli.explain:explain",
+    "top": "redisjobs.cli.top:top",
     "jobs": "redisjobs.cli.jobs:jobs",
     "dead": "redisjobs.cli.dead:dead",
     "outbox": "redisjobs.cli.outbox:outbox",
@@ -59,6 +60,7 @@ Examples:
   redisjobs relay                                  carry committed rows to Redis, and outcomes back
   redisjobs worker shop:app -q default,mail -c 20  run jobs
   redisjobs status                                 one screen on everything
+  redisjobs top                                    the same, live
   redisjobs explain ID                             where a job is, why it does not run, what happens next
   redisjobs dead redrive --error TimeoutError      give dead letters a new life
 

@@ -51,7 +51,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], title: str |
         made.add_column(header, justify="right" if numbers else "left", no_wrap=header in WHOLE, overflow="fold")
     for row in listed:
         made.add_row(*(cell(value) for value in row))
-    _print(made)
+    show(made)
 
 
 def facts(pairs: Mapping[str, object]) -> None:
@@ -62,12 +62,12 @@ def facts(pairs: Mapping[str, object]) -> None:
     for name, value in pairs.items():
         if value is not None and value != "":
             made.add_row(name, cell(value))
-    _print(made)
+    show(made)
 
 
 def heading(text: str) -> None:
     """Print what the next lines are about."""
-    _print(Text(printable(text), style="bold"))
+    show(Text(printable(text), style="bold"))
 
 
 def cell(value: object) -> Text:
@@ -92,8 +92,8 @@ def short(text: str | None, most: int = 100) -> str | None:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _print(made: RenderableType) -> None:
-    """On a terminal as wide as it is, with colours; else plain, and without spaces at the ends of lines."""
+def show(made: RenderableType) -> None:
+    """Print on a terminal as wide as it is, with colours; else plain, and without spaces at the ends of lines."""
     if sys.stdout.isatty():
         Console(file=sys.stdout, highlight=False).print(made)
         return

@@ -62,7 +62,7 @@ async def test_it_tells_what_it_runs_and_how_much_it_has_done(crew: Crew, view: 
 def test_one_that_is_killed_counts_as_there_no_longer_than_its_word(
     redis_url: str, view: View, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(presence_module, "TTL_MS", 1)
+    monkeypatch.setattr(presence_module, "TTL_MS", -15_000)
     heart = Heart(redis_url)
     heart.tell("dead", Presence("dead", queues=["q"]).pack())
     monkeypatch.setattr(presence_module, "TTL_MS", 15_000)
@@ -93,11 +93,12 @@ def test_a_word_of_another_release_or_of_a_stranger_is_read_as_far_as_it_goes(re
         ("newer", json.dumps({"pid": 7, "colour": "red"}).encode()),
         ("odd", b"\xff{"),
         ("list", b"[1]"),
+        ("liar", b'{"slots": 3, "queues": {}, "up_s": "long"}'),
     ):
         heart.tell(name, word)
     heart.close()
 
-    assert {each.worker_id: each.pid for each in view.workers()} == {"newer": 7, "odd": 0, "list": 0}
+    assert {each.worker_id: each.pid for each in view.workers()} == {"newer": 7, "odd": 0, "list": 0, "liar": 0}
 
 
 async def test_a_redis_that_refuses_the_word_is_told_of_once_and_costs_no_lease(
