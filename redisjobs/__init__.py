@@ -3,7 +3,7 @@
 from redisjobs.app import App
 from redisjobs.backoff import Backoff
 from redisjobs.base.codec import EncryptedCodec
-from redisjobs.call import Call, Handle
+from redisjobs.call import Call, Handle, Options
 from redisjobs.context import Context, current
 from redisjobs.errors import (
     ArgumentsError,
@@ -31,6 +31,7 @@ from redisjobs.errors import (
     UnknownJobError,
 )
 from redisjobs.job import BoundJob, Job
+from redisjobs.middleware import EnqueueMiddleware, Middleware, Next
 from redisjobs.progress import Progress
 from redisjobs.sync import SyncClient
 
@@ -50,6 +51,7 @@ __all__ = [
     "EncodeError",
     "EncryptedCodec",
     "EnqueueError",
+    "EnqueueMiddleware",
     "Handle",
     "Job",
     "JobCancelled",
@@ -57,7 +59,10 @@ __all__ = [
     "JobFailed",
     "JobTimeoutError",
     "LeaseLost",
+    "Middleware",
+    "Next",
     "OptionError",
+    "Options",
     "Progress",
     "RedisjobsError",
     "ResultTimeout",

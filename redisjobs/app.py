@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import msgpack
@@ -15,6 +16,7 @@ from redisjobs.base.ids import parse_id
 from redisjobs.broker import Broker, Result
 from redisjobs.call import Call, Handle, check_queue
 from redisjobs.clients import Clients
+from redisjobs.context import State_co
 from redisjobs.errors import (
     ConfigurationError,
     DecodeError,
@@ -25,6 +27,7 @@ from redisjobs.errors import (
     ResultTimeout,
 )
 from redisjobs.job import Door, Job
+from redisjobs.middleware import EnqueueMiddleware, M, Middleware, check, check_shape, shaping
 from redisjobs.progress import Progress
 from redisjobs.registry import Registry
 from redisjobs.settings import Settings
@@ -36,7 +39,7 @@ R = TypeVar("R")
 Calls: TypeAlias = Call[Any] | Iterable[Call[Any]]
 
 
-class App(Registry):
+class App(Registry[State_co]):
     """The jobs of a program, and the stores that they go through.
 
     Nothing connects before it is needed: a module that only declares jobs needs no store.
@@ -50,6 +53,10 @@ class App(Registry):
         schema: the Postgres schema of the tables.
         prefix: what every Redis key begins with.
         codec: wraps every payload, such as an `EncryptedCodec`.
+        lifespan: an async context manager over the app, entered by each worker process before its first job and left
+            after its last; what it yields is `ctx.state` of every body.
+        middleware: around each attempt, the first outermost.
+        enqueue_middleware: changes the options of each call that is made here, in this order.
 
     Raises:
         ConfigurationError: a setting that cannot work.
@@ -66,8 +73,15 @@ class App(Registry):
         schema: str = "redisjobs",
         prefix: str = "rj",
         codec: Codec | None = None,
+        lifespan: Callable[[App[Any]], AbstractAsyncContextManager[State_co]] | None = None,
+        middleware: Iterable[Middleware] = (),
+        enqueue_middleware: Iterable[EnqueueMiddleware] = (),
     ) -> None:
         super().__init__()
+        self.lifespan = lifespan
+        self.middlewares = [check(each) for each in middleware]
+        self._shapes = [check_shape(each) for each in enqueue_middleware]
+        self.shape = shaping(self._shapes)
         self.name = name
         settings = Settings.load(
             database_url=database_url,
@@ -94,6 +108,25 @@ class App(Registry):
     def door(self) -> Door:
         """Where the calls of its jobs go in."""
         return self
+
+    def middleware(self, function: M) -> M:
+        """Add a middleware around each attempt, inside of those that are there; for workers that start after it.
+
+        Raises:
+            ConfigurationError: it is not async, or does not take two arguments.
+        """
+        self.middlewares.append(check(function))
+        return function
+
+    def enqueue_middleware(self, function: EnqueueMiddleware) -> EnqueueMiddleware:
+        """Add one that changes the options of each call, after those that are there.
+
+        Raises:
+            ConfigurationError: it is async, or does not take two arguments.
+        """
+        self._shapes.append(check_shape(function))
+        self.shape = shaping(self._shapes)
+        return function
 
     # -- enqueuing
     @overload

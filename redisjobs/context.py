@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from redisjobs import progress
 from redisjobs.base.ids import new_id
+
+if sys.version_info >= (3, 13):
+    from typing import TypeVar
+else:  # its defaults are new in 3.13
+    from typing_extensions import TypeVar
+
+State_co = TypeVar("State_co", covariant=True, default=object)
+"""What the app's lifespan yields."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Context:
+class Context(Generic[State_co]):
     """One attempt of one job. A body whose first parameter is a `Context` is given it.
 
     Args:
@@ -25,6 +34,8 @@ class Context:
         deadline: when `timeout` ends this attempt, in `time.monotonic()` seconds; None: never.
         draining: is set when the worker shuts down: end soon, or be handed back.
         headers: what the producer put beside the arguments.
+        state: what the app's lifespan yielded, the same object for all attempts of the process; a body that says
+            `ctx: Context[Client]` has it typed. None without a lifespan, and in a body with `process=True`.
 
     The moments are in UTC: `staged_at` by Postgres time, `run_at` and `expires_at` as the producer asked.
     """
@@ -46,6 +57,7 @@ class Context:
     deadline: float | None = None
     draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
     reporter: progress.Reporter | None = field(default=None, repr=False, compare=False)
+    state: State_co = field(default=None, repr=False, compare=False)  # type: ignore[assignment]  # without a lifespan
     _fill: Callable[[Context], None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
@@ -89,9 +101,9 @@ class Context:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     @classmethod
-    def detached(cls, job: str, queue: str = "default") -> Context:
+    def detached(cls, job: str, queue: str = "default", state: Any = None) -> Context[Any]:
         """A stand-in for a body that is called directly, outside any worker."""
-        return cls(job_id=str(new_id()), job=job, queue=queue)
+        return Context(job_id=str(new_id()), job=job, queue=queue, state=state)
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -30,6 +30,9 @@ class Door(Protocol):
     @property
     def codecs(self) -> Codecs: ...
 
+    @property
+    def shape(self) -> Callable[[str, Options], Options] | None: ...
+
     @overload
     def enqueue_one(self, connection: connections.Sync, call: Call[R]) -> Handle[R]: ...
     @overload
@@ -166,7 +169,9 @@ class Job(Caller[P, R]):
         return BoundJob(self, options)
 
     def make_call(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R]:
-        """The call with these options and arguments."""
+        """The call with these options, as the app's enqueue middleware shapes them, and arguments."""
+        if self.door.shape is not None:
+            options = self.door.shape(self.name, options)
         codec, payload = self.door.codecs.encode(self.signature.bind(args, kwargs))
         expires = options.expires
         return Call(

@@ -6,9 +6,9 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from redisjobs.context import Context
+from redisjobs.context import Context, State_co
 from redisjobs.declaration import JobOptions, declare
 from redisjobs.errors import ConfigurationError, UnknownJobError
 from redisjobs.job import AsyncJob, Door, Job, SyncJob
@@ -28,10 +28,10 @@ class Anything:
 _KINDS: dict[bool, type[Job[Any, Any]]] = {True: AsyncJob, False: SyncJob}
 
 
-class Declarer:
+class Declarer(Generic[State_co]):
     """`@app.job(...)` with its options: makes a job of the function that follows."""
 
-    def __init__(self, registry: Registry, options: JobOptions) -> None:
+    def __init__(self, registry: Registry[State_co], options: JobOptions) -> None:
         self._registry = registry
         self._options = options
 
@@ -41,7 +41,7 @@ class Declarer:
     ) -> AsyncJob[..., R]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+        self, function: Callable[Concatenate[Context[State_co], P], Coroutine[Any, Any, R]], /
     ) -> AsyncJob[P, R]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
@@ -50,14 +50,14 @@ class Declarer:
     @overload
     def __call__(self, function: Callable[Concatenate[Anything, ...], R], /) -> SyncJob[..., R]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncJob[P, R]: ...
+    def __call__(self, function: Callable[Concatenate[Context[State_co], P], R], /) -> SyncJob[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncJob[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Job[Any, Any]:
         return self._registry.declare(function, self._options)
 
 
-class Registry(ABC):
+class Registry(ABC, Generic[State_co]):
     """The jobs of a program, by name."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Registry(ABC):
     ) -> AsyncJob[..., R]: ...
     @overload
     def job(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
-        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+        self, function: Callable[Concatenate[Context[State_co], P], Coroutine[Any, Any, R]], /
     ) -> AsyncJob[P, R]: ...
     @overload
     def job(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]  # the first that fits
@@ -83,12 +83,12 @@ class Registry(ABC):
     @overload
     def job(self, function: Callable[Concatenate[Anything, ...], R], /) -> SyncJob[..., R]: ...
     @overload
-    def job(self, function: Callable[Concatenate[Context, P], R], /) -> SyncJob[P, R]: ...
+    def job(self, function: Callable[Concatenate[Context[State_co], P], R], /) -> SyncJob[P, R]: ...
     @overload
     def job(self, function: Callable[P, R], /) -> SyncJob[P, R]: ...
     @overload
-    def job(self, **options: Unpack[JobOptions]) -> Declarer: ...
-    def job(self, *functions: Callable[..., Any], **options: Any) -> Job[Any, Any] | Declarer:
+    def job(self, **options: Unpack[JobOptions]) -> Declarer[State_co]: ...
+    def job(self, *functions: Callable[..., Any], **options: Any) -> Job[Any, Any] | Declarer[State_co]:
         """Declare a function as a job: `@app.job`, or `@app.job(queue="mail", timeout=30)`.
 
         The options are those of `Declaration`. A first parameter annotated `Context` is given the attempt's.

@@ -7,9 +7,10 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context as Variables
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
@@ -20,6 +21,7 @@ from redisjobs.ending import AnyJob, UnstartedError, failed, succeeded
 from redisjobs.errors import DecodeError
 from redisjobs.lane import Attempt
 from redisjobs.logs import event
+from redisjobs.middleware import Middleware
 from redisjobs.outcome import Ended
 from redisjobs.sweeper import Sweeper
 
@@ -41,14 +43,24 @@ class Runner:
     Args:
         find: the job of a name.
         draining: what bodies see as `ctx.draining`.
+        state: what they see as `ctx.state`.
+        around: the middleware that each attempt goes through.
     """
 
     def __init__(
-        self, find: Callable[[str], AnyJob | None], draining: asyncio.Event, clock: Clock = SYSTEM_CLOCK
+        self,
+        find: Callable[[str], AnyJob | None],
+        draining: asyncio.Event,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        state: Any = None,
+        around: Middleware | None = None,
     ) -> None:
         self._find = find
         self._draining = draining
         self._clock = clock
+        self._state = state
+        self._around = around
         self._threads = Threads("redisjobs-body")
         self._sweeper = Sweeper(self._deadline_passed)
 
@@ -88,7 +100,11 @@ class Runner:
             self._last_look(attempt, job, context)
             if attempt.lane.observer is not None:
                 attempt.lane.observer.began(attempt, context)
-            value = await (job.invoke(context, arguments) if job.is_async else self._in_thread(job, context, arguments))
+            value = await (
+                job.invoke(context, arguments)
+                if job.is_async and self._around is None
+                else self._roundabout(job, context, arguments)
+            )
             if attempt.ended_by is None or (attempt.in_thread and attempt.ended_by is not Ended.LOST):
                 finish = succeeded(attempt, job, value, self._clock)
             else:  # it swallowed its cancellation: what it left undone nobody knows
@@ -108,7 +124,7 @@ class Runner:
         """
         attempt.in_thread = not job.is_async
         try:
-            context = _context(attempt, envelope, job, self._draining)
+            context = _context(attempt, envelope, job, self._draining, self._state)
         except (ValueError, OverflowError, RecursionError) as error:  # no release can read such headers or moments
             what = DecodeError(f"what travels beside the arguments cannot be read ({type(error).__name__})")
             raise UnstartedError(Ended.UNREADABLE, what) from None
@@ -134,6 +150,16 @@ class Runner:
         if timeout is not None:
             context.deadline = now + timeout
             self._sweeper.watch(attempt, context.deadline)
+
+    def _roundabout(self, job: AnyJob, context: Context, arguments: dict[str, Any]) -> Awaitable[Any]:
+        """The call of a body that does not simply run in the loop."""
+
+        def call() -> Awaitable[Any]:
+            invoke = job.invoke if job.is_async else partial(self._in_thread, job)
+            answer: Awaitable[Any] = invoke(context, arguments)
+            return answer
+
+        return call() if self._around is None else self._around(context, call)
 
     async def _in_thread(self, job: AnyJob, context: Context, arguments: dict[str, Any]) -> object:
         variables = copy_context()
@@ -168,7 +194,7 @@ def _refusal(attempt: Attempt) -> Ended:
     return Ended.EXPIRED if attempt.delivery.expired else Ended.UNKNOWN
 
 
-def _context(attempt: Attempt, envelope: Envelope, job: AnyJob, draining: asyncio.Event) -> Context:
+def _context(attempt: Attempt, envelope: Envelope, job: AnyJob, draining: asyncio.Event, state: Any) -> Context:
     """The attempt's context. One with headers or moments of its own is filled at once: they may be unreadable."""
 
     def fill(context: Context) -> None:
@@ -192,6 +218,7 @@ def _context(attempt: Attempt, envelope: Envelope, job: AnyJob, draining: asynci
             deadline,
             draining,
             reporter,
+            state,
         )
 
     context = Context.later(fill)

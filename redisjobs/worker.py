@@ -21,7 +21,9 @@ from redisjobs.drain import HARD_S, Drain, Receipt
 from redisjobs.errors import RedisjobsError
 from redisjobs.heartbeat import Heartbeat
 from redisjobs.lane import Lane, Observer, Observers
+from redisjobs.lifespan import Lifespan
 from redisjobs.logs import event
+from redisjobs.middleware import chain
 from redisjobs.reader import BLOCK_MS
 from redisjobs.runner import Runner
 from redisjobs.serving import Serving
@@ -86,6 +88,7 @@ class Worker(Part):
         self.receipt = Receipt()
         self._servings: dict[str, Serving] = {}
         self._made = False
+        self._lifespan = Lifespan(None)
         self._counts: Counter[str] = Counter()
         self._draining, self._hand_back, self._stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._ends_process = self._quiet = False
@@ -118,6 +121,29 @@ class Worker(Part):
             self._ends_process = False
             signals.give_back()
         return self.receipt
+
+    async def start(self) -> None:
+        """Enter the app's lifespan, and begin to work. A second call changes nothing.
+
+        Raises:
+            RedisjobsError: while it is draining.
+            ConfigurationError: the lifespan raised, or something is set up wrongly.
+        """
+        if self.state in ("idle", "stopped") and not await self._enter():
+            self._stopped.set()  # a signal came before it was through
+            return
+        try:
+            await super().start()
+        except BaseException:
+            if self.state == "stopped":
+                await self._lifespan.stop(HARD_S)
+            raise
+
+    async def _enter(self) -> bool:
+        if not self._made:
+            lifespan = self.app.lifespan
+            self._lifespan = Lifespan(None if lifespan is None else lambda: lifespan(self.app))
+        return await self._lifespan.start()
 
     def quiet(self) -> None:
         """Take nothing more, and go on with what runs: the first half of a stop, as long before it as you like."""
@@ -152,6 +178,7 @@ class Worker(Part):
     async def tick(self) -> int:
         """One bounded round of every queue: take what fits, run it to its end; answers how many attempts ended."""
         if not self._made:
+            await self._enter()
             await self._make()
         if self._finder is not None:
             await self._finder.tick()
@@ -232,7 +259,8 @@ class Worker(Part):
         self._stopped.clear()
         self._broker = broker
         self._observer = self._observing()
-        self._runner = Runner(self.app.jobs.get, self._draining, self.clock)
+        around = chain(self.app.middlewares)
+        self._runner = Runner(self.app.jobs.get, self._draining, self.clock, state=self._lifespan.state, around=around)
         globs = [name for name in self.settings.queues if re.search(r"[*?\[]", name)]
         for name in self.settings.queues:
             if name not in globs:
@@ -294,6 +322,8 @@ class Worker(Part):
         if self.state == "running" and not self._draining.is_set():
             self._draining.set()
             self._in_background(self.stop(self.settings.grace))
+        elif self.state in ("idle", "stopped"):
+            self._in_background(self._lifespan.stop(HARD_S))
         else:
             self._hand_back.set()
 
@@ -307,6 +337,7 @@ class Worker(Part):
         for serving in servings:
             await serving.close()
             await self._leave(serving.lane.queue)
+        await self._lifespan.stop(HARD_S)
         await self._heartbeat.stopped(self.clock)
         await self._broker.close()
         event(

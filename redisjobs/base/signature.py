@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, get_origin
 
 from redisjobs.base.annotations import annotations_of, resolve, shape_of
 from redisjobs.base.plain import Refusal, is_dict, is_list
@@ -57,10 +57,13 @@ class Signature:
         if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
             return False
         hint = self._hints.get(first.name)
-        if isinstance(hint, type) and issubclass(hint, self._context):
+        origin = get_origin(hint) or hint
+        if isinstance(origin, type) and issubclass(origin, self._context):
             return True
         text = getattr(hint, "__forward_arg__", hint)
-        return isinstance(text, str) and text.strip("'\"").rpartition(".")[2] == self._context.__name__
+        return (
+            isinstance(text, str) and text.strip("'\"").partition("[")[0].rpartition(".")[2] == self._context.__name__
+        )
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, as plain data. Defaults are left to the worker.

@@ -7,6 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import TypeGuard
 
 from redisjobs.app import App
 from redisjobs.errors import ConfigurationError
@@ -53,13 +54,17 @@ def _broken(name: str, error: Exception) -> str:
     )
 
 
+def _is_app(value: object) -> TypeGuard[App]:
+    return isinstance(value, App)
+
+
 def _named(module: ModuleType, module_name: str, name: str) -> App:
     found: object = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise ConfigurationError(f"--app: module {module_name!r} has no {name!r}: {_there(module, module_name)}")
         found = getattr(found, part)
-    if not isinstance(found, App):
+    if not _is_app(found):
         raise ConfigurationError(
             f"--app: {module_name}:{name} is a {type(found).__name__} and no redisjobs.App: "
             f"{_there(module, module_name)}"
@@ -68,14 +73,14 @@ def _named(module: ModuleType, module_name: str, name: str) -> App:
 
 
 def _only(module: ModuleType, module_name: str) -> App:
-    apps = {id(value): value for value in vars(module).values() if isinstance(value, App)}
+    apps = {id(value): value for value in vars(module).values() if _is_app(value)}
     if len(apps) != 1:
         raise ConfigurationError(f"--app ({module_name!r}) names no app: {_there(module, module_name)}")
     return next(iter(apps.values()))
 
 
 def _there(module: ModuleType, module_name: str) -> str:
-    names = [name for name, value in vars(module).items() if isinstance(value, App)]
+    names = [name for name, value in vars(module).items() if _is_app(value)]
     if names:
         return f"pass --app {' or '.join(f'{module_name}:{name}' for name in names)}"
     return "it holds no App; write `app = redisjobs.App()` in it, or name the module that does"
