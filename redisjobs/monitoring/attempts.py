@@ -16,16 +16,23 @@ WAITS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 
 MOST_SERIES = 500
 """Pairs of queue and job that are counted apart; those that come later are counted together."""
 UNKNOWN = "unknown"
+REASONS = ("lease_lost", "republished")
+"""The faults that explain another start."""
 
 
 class Series:
-    """The figures of one job in one queue."""
+    """The figures of one job in one queue.
 
-    __slots__ = ("durations", "ended", "started", "waits")
+    Attributes:
+        redelivered: starts that a fault explains, by its name; each may repeat an earlier one.
+    """
+
+    __slots__ = ("durations", "ended", "redelivered", "started", "waits")
 
     def __init__(self) -> None:
         self.started = 0
         self.ended: Counter[str] = Counter()
+        self.redelivered: Counter[str] = Counter()
         self.durations = Histogram(DURATIONS_S)
         self.waits = Histogram(WAITS_S)
 
@@ -40,8 +47,6 @@ class Attempts:
     def __init__(self, known: Container[str]) -> None:
         self._known = known
         self.series: dict[tuple[str, str], Series] = {}
-        self.redelivered: Counter[tuple[str, str]] = Counter()
-        """Starts that a fault explains, by queue and reason: each may be a duplicate of one before."""
 
     def began(self, attempt: Attempt, context: Context) -> None:
         """Count a start: how long the job waited for its first, or which fault explains this one."""
@@ -49,9 +54,9 @@ class Attempts:
         series.started += 1
         delivery = attempt.delivery
         if delivery.losses:
-            self.redelivered[delivery.queue, "lease_lost"] += 1
+            series.redelivered["lease_lost"] += 1
         elif delivery.start == 1 and delivery.number > 2 * delivery.life + 1:  # each new life takes two numbers
-            self.redelivered[delivery.queue, "republished"] += 1
+            series.redelivered["republished"] += 1
         elif delivery.start == 1:
             series.waits.observe(_waited(context))
 

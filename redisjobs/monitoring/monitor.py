@@ -14,7 +14,7 @@ from typing import Any, Self
 from redisjobs.base.durations import whole
 from redisjobs.base.service import Part
 from redisjobs.logs import event
-from redisjobs.monitoring.family import Family
+from redisjobs.monitoring.family import Family, Sample
 from redisjobs.monitoring.liveness import LivenessFile
 from redisjobs.monitoring.pulse import Pulse
 from redisjobs.monitoring.server import Page, Pages, Server
@@ -122,8 +122,9 @@ class Monitor:
     def _families(self) -> Iterator[Family]:
         named = ((self.role, version("redisjobs-pg")), 1.0)
         yield Family("redisjobs_build_info", "gauge", "Which redisjobs this is.", ("role", "version"), [named])
-        ready = self.pulse.verdict().ready
-        yield Family.one("redisjobs_ready", "1 while its stores answer, and it neither starts nor drains.", ready)
+        ready: Sample = ((self.role,), self.pulse.verdict().ready)
+        text = "1 while its stores answer, and it neither starts nor drains."
+        yield Family("redisjobs_ready", "gauge", text, ("role",), [ready])
         yield from self._tell()
 
     def _told(self, status: str, why: tuple[str, ...]) -> dict[str, object]:

@@ -10,11 +10,11 @@ from redisjobs.monitoring.stores import Rows, Stores
 from redisjobs.relay import Relay
 
 _COUNTERS = {
-    "published": "Rows that left their queue's line: published, or ended as duplicate or cancelled.",
-    "settled": "Outcomes taken to Postgres.",
-    "publish_failures": "Passes that a failing row, or a store, cut short.",
-    "relay_lease_lost": "Times that another relay took the queue away.",
-    "recoveries": "Times that Redis had lost the queue's data, and they were put right.",
+    "redisjobs_published": "Rows that left their queue's line: published, or ended as duplicate or cancelled.",
+    "redisjobs_settled": "Outcomes taken to Postgres.",
+    "redisjobs_publish_failures": "Passes that a failing row, or a store, cut short.",
+    "redisjobs_relay_lease_lost": "Times that another relay took the queue away.",
+    "redisjobs_recoveries": "Times that Redis had lost the queue's data, and they were put right.",
 }
 
 
@@ -22,8 +22,8 @@ def of_relay(relay: Relay, stores: Stores) -> Iterator[Family]:
     """Its metrics now; any thread may ask."""
     carried = list(relay.carried.items())
     for name, text in _COUNTERS.items():
-        values = {queue: getattr(each, name) for queue, each in carried}
-        yield Family.by_queue(f"redisjobs_{name}", text, values, "counter")
+        values = {queue: getattr(each, name.removeprefix("redisjobs_")) for queue, each in carried}
+        yield Family.by_queue(name, text, values, "counter")
     held = dict(relay.leases.held)
     yield Family.one("redisjobs_relay_queues", "Queues that this relay holds.", len(held))
     stuck = {queue: int(bool(hold.failing)) for queue, hold in held.items()}

@@ -23,6 +23,7 @@ _NAMES = ("bound", "unpublished", "resting", "dead")
 statements.load("monitoring").require(*_NAMES)
 
 LOOK_S = 10.0
+NEWS_S = 0.5
 SHARE = 20
 """After a look comes a pause of so many times its length: no look may keep a store busy."""
 STALE_S = 300.0
@@ -104,9 +105,12 @@ class Stores:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            began = time.monotonic()
+            began, held = time.monotonic(), bool(self._floors())
             self.look()
-            self._stopping.wait(max(LOOK_S, SHARE * (time.monotonic() - began)))
+            ends_at = time.monotonic() + max(LOOK_S, SHARE * (time.monotonic() - began))
+            while not self._stopping.wait(NEWS_S) and time.monotonic() < ends_at:
+                if not held and self._floors():  # a relay that has just started has got its first queues
+                    break
 
     def _ask_postgres(self, floors: Mapping[str, int]) -> Rows:
         parameters = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from redisjobs.monitoring.attempts import Attempts
+from redisjobs.monitoring.attempts import REASONS, Attempts
 from redisjobs.monitoring.family import Family, Sample
 from redisjobs.outcome import TOLD
 from redisjobs.worker import Worker
@@ -41,11 +41,13 @@ def _of_attempts(attempts: Attempts) -> Iterator[Family]:
     waits: list[Sample] = [(labels, each.waits) for labels, each in series]
     text = "From the moment at which a job could run to its first start."
     yield Family("redisjobs_queue_wait_seconds", "histogram", text, names, waits)
-    lost = Counter[str]()
+    lost, again = Counter[str](), Counter[tuple[str, str]]()
     for (queue, _), each in series:
         lost[queue] += each.ended["lost"]
+        for reason in REASONS:
+            again[queue, reason] += each.redelivered[reason]
     text = "Leases that were lost while a job ran: it may run twice."
     yield Family.by_queue("redisjobs_lease_lost", text, lost, "counter")
-    redelivered: list[Sample] = sorted(attempts.redelivered.items())
+    redelivered: list[Sample] = list(again.items())
     text = "Starts that a fault explains; each may repeat an earlier one."
     yield Family("redisjobs_redeliveries", "counter", text, ("queue", "reason"), redelivered)

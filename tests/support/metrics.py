@@ -12,12 +12,12 @@ from tests.support.http import fetch
 
 
 class Scrape:
-    """One scrape, parsed as Prometheus parses it."""
+    """What one process tells, or several together, parsed as Prometheus parses it."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.families = {each.name: each for each in text_string_to_metric_families(text)}
-        self.samples = [sample for each in self.families.values() for sample in each.samples]
+    def __init__(self, *texts: str) -> None:
+        found = [family for text in texts for family in text_string_to_metric_families(text)]
+        self.families = {family.name: family for family in found}
+        self.samples = [sample for family in found for sample in family.samples]
 
     def values(self, name: str, **labels: str) -> list[float]:
         """The values of all samples of this name that have these labels."""

@@ -74,7 +74,7 @@ async def test_a_start_that_a_fault_explains_has_its_reason_and_no_wait(stage: S
     await stage.run(delivery("add", number=3, life=1))  # redriven
     await stage.run(delivery("add", start=2, attempts=1))  # retried
 
-    assert counted.redelivered == {("default", "lease_lost"): 1, ("default", "republished"): 1}
+    assert counted.series["default", "add"].redelivered == {"lease_lost": 1, "republished": 1}
     assert sum(counted.series["default", "add"].waits.counts) == 1
 
 
