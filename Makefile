@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup format check luacheck test matrix docs faults bench demo
+.PHONY: setup format check luacheck test matrix docs faults bench demo alerts
 
 setup: $(READY)
 
@@ -48,3 +48,9 @@ bench: $(READY)
 
 demo: $(READY)
 	$(BIN)/redisjobs demo
+
+# Rules, tests and configuration of examples/monitoring, by Prometheus' own tool.
+alerts:
+	@command -v promtool >/dev/null || { \
+	    echo "make alerts needs promtool, which is not here; on Debian, as root: apt-get install prometheus" >&2; exit 1; }
+	cd examples/monitoring && promtool check config prometheus.yml && promtool test rules alerts_test.yml
