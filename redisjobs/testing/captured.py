@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
-from uuid import UUID
 
 from redisjobs.app import App
-from redisjobs.base import connections
-from redisjobs.broker import Broker, Heart
 from redisjobs.call import Call
 from redisjobs.job import Caller, Job
-from redisjobs.stores import Stores, Words
 from redisjobs.testing.inline import Inline
-from redisjobs.testing.kept import kept
 from redisjobs.testing.matching import check_names, differences
+from redisjobs.testing.notes import Noted, Notes, Recording
 from redisjobs.testing.outcomes import Outcome, Retried, Snoozed
 
 P = ParamSpec("P")
@@ -67,12 +62,6 @@ class Ran:
     outcomes: list[Outcome[Any]]
 
 
-@dataclass(slots=True)
-class _Noted:
-    call: Call[Any]
-    connection: object | None  # None: direct
-
-
 class Enqueued:
     """The calls of an app that are enqueued in a block; `capture` makes one.
 
@@ -82,14 +71,14 @@ class Enqueued:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self._noted: list[_Noted] = []
+        self._notes = Notes(app.settings)
         self._under = app.stores
         self._tolerance = timedelta(0)
         self._run: set[str] = set()
 
     def __enter__(self) -> Self:
         self._under = self.app.stores
-        self.app.stores = _Recording(self._under, self._noted)
+        self.app.stores = Recording(self._under, self._notes)
         return self
 
     def __exit__(
@@ -99,14 +88,16 @@ class Enqueued:
 
     def __call__(self, job: Caller[P, R] | None = None) -> list[EnqueuedCall[Any]]:
         """The calls of a job, or of all, in the order in which they were enqueued."""
-        there = self._there()
+        there = self._notes.there()
         name = None if job is None else job.declared.name
-        return [self._shown(each) for each in self._noted if each.call.id in there and name in (None, each.call.job)]
+        return [
+            self._shown(each) for each in self._notes.noted if each.call.id in there and name in (None, each.call.job)
+        ]
 
     def within(self, seconds: float) -> Enqueued:
         """The same calls; assertions then take moments that lie so close to the expected one."""
         loose = Enqueued(self.app)
-        loose._noted, loose._tolerance = self._noted, timedelta(seconds=seconds)
+        loose._notes, loose._tolerance = self._notes, timedelta(seconds=seconds)
         return loose
 
     def assert_enqueued(self, job: Caller[..., R], /, **arguments: Any) -> EnqueuedCall[R]:
@@ -171,17 +162,15 @@ class Enqueued:
             number += isinstance(outcome, Retried)
         raise AssertionError(f"so many attempts were not enough: {call} still runs; do jobs bring forth each other?")
 
-    def _there(self) -> set[UUID]:
-        """The ids of the calls that no rollback has taken back."""
-        there = {each.call.id for each in self._noted if each.connection is None}
-        connections_of = {id(each.connection): each.connection for each in self._noted if each.connection is not None}
-        for key, connection in connections_of.items():
-            ids = [each.call.id for each in self._noted if id(each.connection) == key]
-            settings = self.app.settings
-            there |= kept(connection, ids, settings.schema, settings.database_url)
-        return there
+    async def look(self) -> Self:
+        """Ask the async connections of asyncpg and SQLAlchemy, which cannot be asked without awaiting.
 
-    def _shown(self, noted: _Noted) -> EnqueuedCall[Any]:
+        Await it after the code under test and before the first assertion; with other connections it is not needed.
+        """
+        await self._notes.look()
+        return self
+
+    def _shown(self, noted: Noted) -> EnqueuedCall[Any]:
         call = noted.call
         arguments = self.app.find(call.job).arguments(call.codec, call.payload)
         headers: dict[str, Any] = json.loads(call.headers or "{}")
@@ -197,38 +186,10 @@ class Enqueued:
             told = self._differences(job, each, arguments) if each.job == job.declared.name else ["another job"]
             lines.append(f"  {each}: {'; '.join(told)}")
         ids = {each.id for each in there}
-        lines += [f"  {self._shown(each)}: was rolled back" for each in self._noted if str(each.call.id) not in ids]
+        lines += [
+            f"  {self._shown(each)}: was rolled back" for each in self._notes.noted if str(each.call.id) not in ids
+        ]
         return "\n".join(lines) if len(lines) > 1 else f"{lines[0]}, and nothing else was"
-
-
-class _Recording(Stores):
-    """Notes what goes through to the stores below. A direct call goes no further, unless those are in memory."""
-
-    def __init__(self, under: Stores, noted: list[_Noted]) -> None:
-        super().__init__(under.settings)
-        self._under = under
-        self._noted = noted
-
-    def stage(self, connection: connections.Sync, calls: Sequence[Call[Any]]) -> None:
-        self._under.stage(connection, calls)
-        self._noted += [_Noted(call, connection) for call in calls]
-
-    async def stage_async(self, connection: connections.Async, calls: Sequence[Call[Any]]) -> None:
-        await self._under.stage_async(connection, calls)
-        self._noted += [_Noted(call, connection) for call in calls]
-
-    async def put(self, broker: Callable[[], Broker], queue: str, calls: Sequence[Call[Any]]) -> Words:
-        words: Words = [("new", None)] * len(calls)
-        if type(self._under) is not Stores:
-            words = await self._under.put(broker, queue, calls)
-        self._noted += [_Noted(call, None) for call in calls]
-        return words
-
-    def broker(self) -> Broker:
-        return self._under.broker()
-
-    def heart(self, timeout: float) -> Heart:
-        return self._under.heart(timeout)
 
 
 def capture(app: App) -> Enqueued:

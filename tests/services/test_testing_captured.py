@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 
 from redisjobs import App, EnqueueError, RedisjobsError
 from redisjobs.testing import capture
+from tests.support.parties import KINDS, Party, settled
 
 app = App("shop")
 
@@ -16,6 +18,13 @@ app = App("shop")
 @app.job
 async def mail(to: str) -> None:
     del to
+
+
+@pytest.fixture(params=list(KINDS))
+async def party(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Party]:
+    opening, driver = KINDS[request.param]
+    async with opening(driver, database_url) as made:
+        yield made
 
 
 def to(calls: list[Any]) -> list[str]:
@@ -116,3 +125,36 @@ def test_another_schema_is_read(conn: psycopg.Connection[Any]):
         job.enqueue(conn, "a")
         assert to(enqueued(job)) == ["a"]
     conn.rollback()
+
+
+async def test_connections_of_other_drivers_are_asked_too(party: Party):
+    with capture(app) as enqueued:
+        await settled(mail.enqueue(party.connection, "kept"))
+        await party.inside_a_savepoint_that_is_rolled_back(lambda: mail.enqueue(party.connection, "gone"))
+        assert to((await enqueued.look())(mail)) == ["kept"]
+        await party.rollback()
+
+
+async def test_an_async_connection_of_another_driver_wants_to_be_awaited(database_url: str):
+    opening, driver = KINDS["asyncpg"]
+    async with opening(driver, database_url) as party:
+        with capture(app) as enqueued:
+            await settled(mail.enqueue(party.connection, "a"))
+            with pytest.raises(RedisjobsError, match=r"first await enqueued\.look"):
+                enqueued(mail)
+        await party.rollback()
+
+
+async def test_a_session_that_has_ended_leaves_the_question_to_the_apps_database(database_url: str):
+    shop = App("shop", database_url=database_url)
+    job = shop.job(name="mail")(mail.function)
+    for kind in ("Session on psycopg", "AsyncSession on asyncpg"):
+        opening, driver = KINDS[kind]
+        async with opening(driver, database_url) as party:
+            with capture(shop) as enqueued:
+                await settled(job.enqueue(party.connection, kind))
+                await party.commit()
+                await settled(job.enqueue(party.connection, "gone"))
+                await party.rollback()
+                assert to((await enqueued.look())()) == [kind]
+                assert not party.connection.in_transaction()
