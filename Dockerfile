@@ -8,7 +8,7 @@ ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS built
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE pytest_redisjobs.py ./
 COPY lua lua
 COPY redisjobs redisjobs
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .

@@ -108,6 +108,22 @@ def test_the_installed_command_tells_its_version(built: Built, python: Path):
     assert version in said.split()
 
 
+def test_the_installed_pytest_plugin_is_found_and_costs_no_import_of_the_package(built: Built, python: Path):
+    install(python, built.wheel)
+    (python.parents[2] / "test_it.py").write_text(
+        "import sys\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('redisjobs')]\n"
+    )
+    (python.parents[2] / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    options = ("-p", "no:valkey", "-p", "no:cacheprovider", "-W", "error", "--rootdir", python.parents[2])
+
+    said = run(python, "-m", "pytest", "--fixtures", *options, python.parents[2] / "test_it.py")
+    ran = run(python, "-m", "pytest", *options, python.parents[2] / "test_it.py")
+
+    assert "redisjobs_enqueued" in said
+    assert "redisjobs_world" in said
+    assert "1 passed" in ran
+
+
 def test_an_sdist_brings_everything(built: Built, python: Path, expected: dict[str, str]):
     install(python, built.sdist)
 
@@ -150,7 +166,7 @@ def test_a_wheel_has_the_whole_package_its_types_and_its_licence_and_nothing_els
     names = set(zipfile.ZipFile(built.wheel).namelist())
 
     beside = {name for name in names if re.match(r"redisjobs_pg-[^/]+\.dist-info/", name)}
-    assert names - beside == files | lua
+    assert names - beside == files | lua | {"pytest_redisjobs.py"}
     assert "redisjobs/py.typed" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in beside)
 
