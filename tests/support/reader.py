@@ -148,7 +148,7 @@ class Reader:
         if line.startswith("export "):
             self._exports.append(line)
             return ""
-        line = re.sub(r"\bID\b", lambda _: self._any_job(), line)
+        line = re.sub(r"\bID\b", lambda _: self._any_job(dead=line.startswith("redisjobs dead ")), line)
         words = line.split()
         if words[0] == "redisjobs" and words[1] in ENDLESS and not {"--burst", "--help"} & set(words):
             self._start(line)
@@ -168,9 +168,11 @@ class Reader:
         program.name = line
         self._programs.append(program)
 
-    def _any_job(self) -> str:
-        """The id of any job, the youngest first."""
+    def _any_job(self, *, dead: bool) -> str:
+        """The id of any job, the youngest first; or of the dead letter that died last."""
         ask = "SELECT id FROM redisjobs.outbox UNION ALL SELECT id FROM redisjobs.finished ORDER BY id DESC LIMIT 1"
+        if dead:
+            ask = "SELECT id FROM redisjobs.dead ORDER BY died_at DESC LIMIT 1"
         with psycopg.connect(self.database_url) as connection:
             found = connection.execute(ask.encode()).fetchone()
         assert found, "there is no job yet, whose ID could be named"
