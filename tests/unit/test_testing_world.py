@@ -352,7 +352,7 @@ def test_without_the_extra_the_message_names_it():
 
 
 async def test_a_body_that_never_ends_is_named(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("redisjobs.testing.world.PATIENCE_S", 0.05)
+    monkeypatch.setattr("redisjobs.testing.world.PATIENCE_S", 1.0)
 
     @shop.app.job(name="endless")
     async def endless(ctx: Context) -> None:
