@@ -8,10 +8,12 @@ import inspect
 import sys
 import types
 import typing
+from base64 import b64decode
 from collections import abc
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeVar, get_args, get_origin, is_typeddict
 from uuid import UUID
 
@@ -27,11 +29,12 @@ from redisjobs.base.records import (
 )
 from redisjobs.base.shapes import ANY, Fixed, Items, Later, Leaf, Map, Member, Plain, Shape, Union, Unresolved
 
-_PLAIN: dict[Any, Shape] = {kind: Plain(kind) for kind in (str, int, bool, bytes, type(None), list, dict)}
+_PLAIN: dict[Any, Shape] = {kind: Plain(kind) for kind in (str, int, bool, type(None), list, dict)}
 _LEAVES: dict[Any, Shape] = {
     **_PLAIN,
     None: Plain(type(None)),
     float: Plain(float, int),
+    bytes: Leaf(bytes, {str: partial(b64decode, validate=True)}),
     datetime: Leaf(datetime, {str: datetime.fromisoformat}),
     date: Leaf(date, {str: date.fromisoformat}),
     time: Leaf(time, {str: time.fromisoformat}),

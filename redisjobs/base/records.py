@@ -19,6 +19,10 @@ class Record(Shape):
     """A class with fields: travels as a dict of them, by name.
 
     The shapes of the fields are looked up at first use, so that a class may refer to itself.
+
+    Attributes:
+        annotations: answers the annotation of each field.
+        find: the shape of an annotation inside of this class.
     """
 
     writes = True
@@ -27,13 +31,13 @@ class Record(Shape):
 
     def __init__(self, cls: type, annotations: Callable[[], Mapping[str, Any]], find: Find) -> None:
         self.cls = cls
-        self._annotations = annotations
-        self._find = find
+        self.annotations = annotations
+        self.find = find
 
     @cached_property
     def fields(self) -> dict[str, Shape]:
         """The shape of each field."""
-        return {name: self._find(annotation) for name, annotation in self._annotations().items()}
+        return {name: self.find(annotation) for name, annotation in self.annotations().items()}
 
     def claims(self, value: Any) -> bool:
         return type(value) is self.cls
@@ -72,14 +76,18 @@ class Record(Shape):
 
 
 class DataclassRecord(Record):
-    """A dataclass: built by its constructor, and then each field is what was sent, also past `__post_init__`."""
+    """A dataclass: built by its constructor, and then each field is what was sent, also past `__post_init__`.
+
+    Attributes:
+        names: of its fields.
+    """
 
     def __init__(self, cls: type, annotations: Callable[[], Mapping[str, Any]], find: Find) -> None:
         super().__init__(cls, annotations, find)
         declared = dataclasses.fields(cls)
-        self._names = [field.name for field in declared]
+        self.names = [field.name for field in declared]
         self._arguments = frozenset(field.name for field in declared if field.init)
-        self._afterwards = hasattr(cls, "__post_init__") or len(self._arguments) < len(self._names)
+        self._afterwards = hasattr(cls, "__post_init__") or len(self._arguments) < len(self.names)
         self._wants_more = any(
             getattr(kind, "_field_type", None) is _INIT_VAR and kind.default is dataclasses.MISSING
             for kind in getattr(cls, "__dataclass_fields__", {}).values()
@@ -90,14 +98,14 @@ class DataclassRecord(Record):
             raise Refusal(
                 "has an InitVar without a default, which is gone by now: give it a default, or pass plain data"
             )
-        return {name: getattr(value, name) for name in self._names}
+        return {name: getattr(value, name) for name in self.names}
 
     def build(self, values: dict[str, Any]) -> Any:
         if not self._afterwards:
             return self.cls(**values)
-        late = {name: values[name] for name in values.keys() - self._arguments if name in self._names}
+        late = {name: values[name] for name in values.keys() - self._arguments if name in self.names}
         built = self.cls(**{name: value for name, value in values.items() if name not in late})
-        for name in self._names:
+        for name in self.names:
             if name in values and getattr(built, name, None) is not values[name]:
                 object.__setattr__(built, name, values[name])
         return built
@@ -162,23 +170,23 @@ class EnumShape(Shape):
     reads = True
 
     def __init__(self, cls: type[Enum]) -> None:
-        self._cls = cls
+        self.cls = cls
         kinds: set[type] = {type(member.value) for member in cls.__members__.values()} or {int}
-        self._by_value = kinds <= {str, int}
-        self.kinds = frozenset(kinds) if self._by_value else frozenset({str})
+        self.by_value = kinds <= {str, int}
+        self.kinds = frozenset(kinds) if self.by_value else frozenset({str})
 
     def claims(self, value: Any) -> bool:
-        return isinstance(value, self._cls)
+        return isinstance(value, self.cls)
 
     def write(self, value: Any, depth: int = 0) -> Any:
-        if not isinstance(value, self._cls):
+        if not isinstance(value, self.cls):
             return value
-        return value.value if self._by_value else value.name
+        return value.value if self.by_value else value.name
 
     def read(self, data: Any) -> Any:
         if type(data) not in self.kinds:
             return data
-        return self._cls(data) if self._by_value else self._cls[data]
+        return self.cls(data) if self.by_value else self.cls[data]
 
 
 class ModelField(Shape):
@@ -194,7 +202,8 @@ class ModelField(Shape):
         self._annotation = annotation
 
     @cached_property
-    def _adapter(self) -> Any:
+    def adapter(self) -> Any:
+        """What pydantic makes of the annotation."""
         from pydantic import TypeAdapter  # noqa: PLC0415  # an extra; who gets here has it
 
         return TypeAdapter(self._annotation)
@@ -206,8 +215,8 @@ class ModelField(Shape):
         if value is None:
             return None
         try:
-            data = self._adapter.dump_python(value, mode="json")
-            back = self._adapter.validate_python(data)
+            data = self.adapter.dump_python(value, mode="json")
+            back = self.adapter.validate_python(data)
             exact = type(back) is type(value) and back == value
         except Exception:  # noqa: BLE001  # whatever a type of somebody else's makes pydantic raise
             exact, data = False, None
@@ -218,4 +227,4 @@ class ModelField(Shape):
         return data
 
     def read(self, data: Any) -> Any:
-        return None if data is None else self._adapter.validate_python(data)
+        return None if data is None else self.adapter.validate_python(data)

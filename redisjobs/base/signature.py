@@ -65,6 +65,16 @@ class Signature:
             isinstance(text, str) and text.strip("'\"").partition("[")[0].rpartition(".")[2] == self._context.__name__
         )
 
+    @property
+    def resolved(self) -> inspect.Signature:
+        """The parameters apart from the context, with their annotations resolved, as far as they can be."""
+        declared = self._plan.signature
+        return declared.replace(
+            parameters=[
+                each.replace(annotation=self._hints.get(each.name, each.empty)) for each in declared.parameters.values()
+            ]
+        )
+
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, as plain data. Defaults are left to the worker.
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "dead": "redisjobs.cli.dead:dead",
     "outbox": "redisjobs.cli.outbox:outbox",
     "queues": "redisjobs.cli.queues:queues",
+    "schema": "redisjobs.cli.schema:schema",
 }
 """Each subcommand's module and name. A new one needs a line here and nothing else."""
 
