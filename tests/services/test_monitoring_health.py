@@ -7,6 +7,7 @@ import contextlib
 import re
 import socket
 import time
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from redisjobs.errors import ConfigurationError
 from redisjobs.monitoring import Monitor
 from redisjobs.monitoring import liveness as liveness_module
 from redisjobs.monitoring import pulse as pulse_module
+from redisjobs.monitoring.server import AT_ONCE
 from tests.support.crew import Crew
 from tests.support.eventually import eventually, eventually_now
 from tests.support.http import get, told
@@ -178,6 +180,17 @@ def test_silent_clients_do_not_keep_a_probe_from_its_answer():
             stack.enter_context(socket.create_connection(("127.0.0.1", port_of(monitor)), timeout=5))
 
         assert get(port_of(monitor), "/health")[0] == 200
+
+
+def test_clients_beyond_the_limit_are_closed_and_there_is_room_again_when_others_leave():
+    with Monitor("worker", port=0, host="127.0.0.1") as monitor:
+        port = port_of(monitor)
+        with contextlib.ExitStack() as stack:
+            for _ in range(AT_ONCE):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as late:
+                assert late.recv(1) == b""
+        assert eventually_now(lambda: get(port, "/health")[0], "there is room", despite=(OSError, HTTPException)) == 200
 
 
 async def test_a_worker_s_command_serves_its_health_and_touches_its_file(processes: Processes, tmp_path: Path):
