@@ -14,6 +14,7 @@ from redisjobs.broker.view import Consumer, QueueView, ServerView, View
 from redisjobs.cli import exits, render
 from redisjobs.cli.options import given, json_option, store_options
 from redisjobs.errors import RedisjobsError
+from redisjobs.explain.obstacles import SILENT_S
 from redisjobs.operator import Operator, QueueLine
 from redisjobs.settings import RelaySettings, Settings
 
@@ -206,8 +207,10 @@ def wrong(name: str, line: QueueLine | None, view: QueueView | None) -> Generato
         yield f"queue {name}: no relay holds it, so nothing is published\n  start one with: redisjobs relay"
     if paused and (states or (view and view.waiting)):
         yield f"queue {name} is paused\n  start its jobs again with: redisjobs queues resume {name}"
-    elif view and view.waiting and not view.consumers:
-        yield f"queue {name}: no worker serves it\n  start one with: redisjobs worker MODULE:APP --queues {name}"
+    elif view and (view.waiting or view.running) and all(each.idle_s > SILENT_S for each in view.consumers):
+        silent = ": those that did have fallen silent" if view.consumers else ""
+        remedy = f"redisjobs worker MODULE:APP --queues {name}"
+        yield f"queue {name}: no worker serves it{silent}\n  start one with: {remedy}"
     if parked := states.get("parked"):
         yield (
             f"queue {name}: no worker that looked knows the names of {parked} parked jobs\n"

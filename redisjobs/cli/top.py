@@ -9,6 +9,7 @@ import select
 import sys
 import termios
 import threading
+import time
 import tty
 from collections.abc import Callable, Generator
 from dataclasses import asdict
@@ -27,6 +28,8 @@ SHORTEST_S = 0.2
 KEY_S = 0.1
 FIRST_S = 1.0
 """Between the two looks of --once, which it takes to know a rate; less where the interval is shorter."""
+SHARE = 10
+"""On a terminal, after a look comes a pause of so many times its length: watching must not keep a store busy."""
 KEYS = "q quits"
 
 
@@ -112,8 +115,10 @@ class _Looks:
 
     def _run(self) -> None:
         while True:
+            began = time.monotonic()
             self.latest = self._snapshots.look()
-            threading.Event().wait(self._interval)
+            took = 0.0 if self.latest.errors else time.monotonic() - began
+            threading.Event().wait(max(self._interval, SHARE * took))
 
 
 def _on_the_terminal(snapshots: Snapshots, interval: float) -> None:

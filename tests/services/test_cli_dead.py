@@ -179,6 +179,12 @@ def test_a_role_without_the_right_is_told_so(redisjobs: CommandLine, conn: Conn,
         dead = bury(conn)
         redisjobs("dead", "redrive", dead, "--database-url", url)
         redisjobs("outbox", "set-aside", dead, "--database-url", url)
+        redisjobs("jobs", "list", "--state", "set_aside", "--database-url", url)
+        redisjobs("jobs", "cancel", "--all", "--database-url", url)
+        bury(conn)
+        redisjobs("dead", "replay", "--all", "--rate", "1000/s", "--database-url", url)
+        bury(conn)
+        redisjobs("dead", "purge", "--all", "--yes", "--database-url", url)
         redisjobs("migrate", "--check", "--database-url", url)
     finally:
         conn.rollback()

@@ -170,6 +170,19 @@ async def test_what_keeps_jobs_from_running_is_said_with_its_remedy(redisjobs: C
     assert "redisjobs queues resume lonely" in paused
 
 
+async def test_workers_that_fell_silent_serve_nothing(
+    redisjobs: CommandLine, q: QueueByHand, monkeypatch: pytest.MonkeyPatch
+):
+    await q.publish(publication())
+    await q.take_one("killed")
+    await q.broker.redis.sadd("rj:queues", "q")  # pyright: ignore[reportGeneralTypeIssues]
+    assert "no worker serves it" not in redisjobs("status").stdout
+
+    monkeypatch.setattr("redisjobs.cli.status.SILENT_S", -1)
+
+    assert "queue q: no worker serves it: those that did have fallen silent" in redisjobs("status").stdout
+
+
 def test_a_store_that_is_down_is_no_empty_system(redisjobs: CommandLine):
     down = {"REDISJOBS_REDIS_URL": "redis://127.0.0.1:1/0", "REDISJOBS_DATABASE_URL": "postgresql://127.0.0.1:1/x"}
     for name, url in down.items():

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import redis as redis_py
@@ -193,6 +194,21 @@ def test_programs_get_a_line_a_look_until_they_have_enough(processes: Processes)
     os.kill(top.pid, signal.SIGTERM)
     top.wait()
     assert all("workers" in json.loads(line) for line in top.log().splitlines())
+
+
+def test_an_operators_rights_are_enough(redisjobs: CommandLine, conn: Conn, database_url: str):
+    role = f"viewer_{uuid4().hex[:8]}"
+    conn.execute(f"CREATE ROLE {role} LOGIN".encode())
+    conn.execute("SELECT redisjobs.grant_operator(%s)", [role])
+    stage(conn, queue="mail")
+    conn.commit()
+    try:
+        url = database_url.replace("//postgres@", f"//{role}@")
+        assert [each["staged"] for each in once(redisjobs, "--database-url", url)["queues"]] == [1]
+    finally:
+        conn.execute(f"DROP OWNED BY {role}".encode())
+        conn.execute(f"DROP ROLE {role}".encode())
+        conn.commit()
 
 
 def test_an_interval_that_is_too_short_is_refused(redisjobs: CommandLine):
