@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from redis import exceptions
+
 from redisjobs.base.envelope import Envelope
 from redisjobs.broker.client import in_our_words
 from redisjobs.broker.keys import Keys
@@ -68,6 +70,24 @@ def find(redis: Any, keys: Keys, queues: Sequence[str], job_id: bytes) -> str | 
     with in_our_words("HEXISTS"):
         found: list[int] = pipeline.execute()
     return next((queue for queue, there in zip(queues, found, strict=True) if there), None)
+
+
+def longest_held(redis: Any, keys: Keys, queue: str, idle_s: float, most: int) -> list[Trace]:
+    """Jobs that were read and not renewed for so long, at most so many of each band."""
+    found: list[Trace | None] = []
+    with in_our_words("XPENDING"):
+        for stream in keys.streams(queue):
+            words = ("XPENDING", stream, "workers", "IDLE", int(idle_s * 1000), "-", "+", most)
+            try:
+                pending: list[dict[str, Any]] = redis.execute_command(*words, parse_detail=True)
+            except exceptions.ResponseError as error:
+                if any(word in str(error) for word in _NOT_THERE):
+                    continue
+                raise
+            for each in pending:
+                for _, fields in redis.execute_command("XRANGE", stream, each["message_id"], each["message_id"]):
+                    found.append(Tracer(redis, keys, queue, fields.get(b"j", b"")).trace())
+    return [each for each in found if each is not None]
 
 
 class Tracer:

@@ -11,7 +11,7 @@ from redisjobs.base.envelope import Envelope
 from redisjobs.broker import listing, presence
 from redisjobs.broker.client import connect_sync, in_our_words
 from redisjobs.broker.keys import Keys
-from redisjobs.broker.trace import Trace, Tracer, find
+from redisjobs.broker.trace import Trace, Tracer, find, longest_held
 from redisjobs.broker.values import BANDS
 from redisjobs.errors import DecodeError
 from redisjobs.progress import Progress
@@ -202,6 +202,10 @@ class View:
     def trace(self, queue: str, job_id: bytes) -> Trace | None:
         """Where a job of this queue is, and what stands before it; None: Redis does not know it."""
         return Tracer(self._redis, self._keys, queue, job_id).trace()
+
+    def longest_held(self, queue: str, idle_s: float, most: int = 20) -> list[Trace]:
+        """Jobs of this queue that were not renewed for so long, at most so many of each band."""
+        return longest_held(self._redis, self._keys, queue, idle_s, most)
 
     def find(self, queues: Sequence[str], job_id: bytes) -> str | None:
         """The first of these queues that knows the job."""

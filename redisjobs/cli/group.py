@@ -20,6 +20,7 @@ COMMANDS = {
     "status": "redisjobs.cli.status:status",
     "explain": "redisjobs.cli.explain:explain",
     "top": "redisjobs.cli.top:top",
+    "doctor": "redisjobs.cli.doctor:doctor",
     "jobs": "redisjobs.cli.jobs:jobs",
     "dead": "redisjobs.cli.dead:dead",
     "outbox": "redisjobs.cli.outbox:outbox",
@@ -63,6 +64,7 @@ Examples:
   redisjobs status                                 one screen on everything
   redisjobs top                                    the same, live
   redisjobs explain ID                             where a job is, why it does not run, what happens next
+  redisjobs doctor                                 is this set-up sound, and what mends it
   redisjobs dead redrive --error TimeoutError      give dead letters a new life
 
 \b
