@@ -36,6 +36,7 @@ ENVIRONMENT = {
     "REDISJOBS_REDIS_BIN": "embedded servers: the file `redis-server` or `valkey-server`",
     "REDISJOBS_ROOT": "embedded servers as root: `setuid`, to do without user namespaces",
     "REDISJOBS_MEMBER": "set by `worker --processes` for each of its processes; not to be set by hand",
+    "REDISJOBS_TASKS": "Django: which backend of TASKS the management command serves, where several are ours",
     "NOTIFY_SOCKET": "systemd's: where READY, WATCHDOG and STOPPING are said",
     "WATCHDOG_USEC": "systemd's: how often it wants to hear of a living process",
     "WATCHDOG_PID": "systemd's: the process that it watches",
