@@ -267,8 +267,9 @@ class SyncJob(Job[P, R]):
 
 
 def _check_function(name: str, function: object) -> None:
+    kind = type(function).__name__
     if isinstance(function, functools.partial) or not inspect.isroutine(function):  # a routine since Python 3.14
-        raise ConfigurationError(f"job {name!r}: @app.job declares a function, not a {type(function).__name__}")
+        raise ConfigurationError(f"job {name!r}: @app.job declares a function, not a {kind}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(
             f"job {name!r}: a generator yields to nobody here: return one value, or enqueue more jobs"
