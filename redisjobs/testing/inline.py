@@ -6,18 +6,20 @@ import asyncio
 import time
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import msgpack
 
+from redisjobs.app import App
 from redisjobs.base.durations import whole
 from redisjobs.broker import Delivery, Finish
 from redisjobs.call import Call
+from redisjobs.context import Context
 from redisjobs.direct import publication_of
-from redisjobs.ending import AnyJob
 from redisjobs.errors import JobTimeoutError, RedisjobsError
 from redisjobs.job import Caller, Job
 from redisjobs.lane import Attempt, Lane
+from redisjobs.middleware import Middleware, Next, chain
 from redisjobs.outcome import Ended
 from redisjobs.runner import Runner
 from redisjobs.testing.outcomes import Cancelled, Died, Expired, Outcome, Retried, Snoozed, Succeeded
@@ -34,14 +36,16 @@ class Inline:
     Args:
         attempt: the number that the body's context tells, and that its retry rule and `max_attempts` go by.
         raises: raise what the body raised, instead of answering what becomes of it; signals such as `Snooze` apart.
+        state: what bodies see as `ctx.state`; the app's lifespan is not entered.
 
     Raises:
         OptionError: no number of an attempt.
     """
 
-    def __init__(self, *, attempt: int = 1, raises: bool = False) -> None:
+    def __init__(self, *, attempt: int = 1, raises: bool = False, state: Any = None) -> None:
         self.attempt = whole("attempt", attempt, most=1000)
         self.raises = raises
+        self.state = state
 
     async def run(self, job: Caller[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[R]:
         """Run one attempt of a job, or of `job.using(…)`, with these arguments.
@@ -56,16 +60,16 @@ class Inline:
 
     async def run_call(self, job: Job[..., R], call: Call[R]) -> Outcome[R]:
         """Run one attempt of a call that was made before."""
-        seen = _Seen(job)
-        attempt = await self._attempt(seen, call)
+        seen = _Seen(_around(job.door))
+        attempt = await self._attempt(seen, job, call)
         if self.raises and isinstance(seen.error, Exception):
             raise seen.error_with_traceback()
         return _outcome(attempt, job, seen)
 
-    async def _attempt(self, seen: _Seen, call: Call[Any]) -> Attempt:
+    async def _attempt(self, seen: _Seen, job: Job[..., Any], call: Call[Any]) -> Attempt:
         lane = Lane(call.queue, "inline", 1, _LEASE_S)
         lane.send = _keep
-        runner = Runner(lambda _: cast(AnyJob, seen), asyncio.Event())
+        runner = Runner(lambda _: job, asyncio.Event(), state=self.state, around=seen.note)
         attempt = lane.hold(_delivery(call, self.attempt), time.monotonic())
         runner.begin(attempt)
         try:
@@ -89,23 +93,18 @@ async def run(job: Caller[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Outcom
 
 
 class _Seen:
-    """A job whose body's answer is noted on its way to the runner."""
+    """The outermost middleware: notes what came of the body, or of the app's own middleware around it."""
 
-    def __init__(self, job: Job[..., Any]) -> None:
-        self._job = job
+    def __init__(self, around: Middleware | None) -> None:
+        self._around = around
         self.value: Any = None
         self.error: BaseException | None = None
         self._tracebacks: list[tuple[BaseException, TracebackType | None]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._job, name)
-
-    def invoke(self, context: Any, arguments: dict[str, Any]) -> Any:
-        """Call the body as the job does."""
-        if self._job.is_async:
-            return self._note_async(context, arguments)
+    async def note(self, context: Context[Any], call_next: Next) -> Any:
+        """Go on, and note the end."""
         try:
-            self.value = self._job.invoke(context, arguments)
+            self.value = await (call_next() if self._around is None else self._around(context, call_next))
         except BaseException as error:
             self._note(error)
             raise
@@ -119,20 +118,19 @@ class _Seen:
             raise AssertionError("the body has raised nothing")
         return self.error
 
-    async def _note_async(self, context: Any, arguments: dict[str, Any]) -> Any:
-        try:
-            self.value = await self._job.invoke(context, arguments)
-        except BaseException as error:
-            self._note(error)
-            raise
-        return self.value
-
     def _note(self, error: BaseException) -> None:
         self.error = error
         link: BaseException | None = error
         while link is not None and len(self._tracebacks) < 100:
             self._tracebacks.append((link, link.__traceback__))
             link = link.__cause__ or link.__context__
+
+
+def _around(door: object) -> Middleware | None:
+    if not isinstance(door, App):
+        return None
+    app: App[Any] = door  # pyright: ignore[reportUnknownVariableType]  # of whatever state
+    return chain(app.middlewares)
 
 
 def _keep(attempt: Attempt) -> None:

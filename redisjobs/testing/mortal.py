@@ -7,6 +7,9 @@ import asyncio
 from redisjobs.lane import Attempt
 from redisjobs.worker import Worker
 
+LIFESPAN_S = 5.0
+"""What a killed process leaves open is closed here: the test's process lives on."""
+
 
 class MortalWorker(Worker):
     """A worker that is only ticked, and may die."""
@@ -25,6 +28,7 @@ class MortalWorker(Worker):
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
         self._release()
+        await self._lifespan.stop(LIFESPAN_S)
         await self._heartbeat.stopped(self.clock)
         await self._broker.close()
 

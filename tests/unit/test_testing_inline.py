@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from redisjobs import App, Cancel, Context, Dead, EncodeError, JobTimeoutError, OptionError, Retry, Snooze
+from redisjobs import App, Cancel, Context, Dead, EncodeError, JobTimeoutError, Next, OptionError, Retry, Snooze
 from redisjobs.testing import Cancelled, Died, Expired, Inline, Retried, Snoozed, Succeeded, run
 
 app = App("shop")
@@ -171,3 +171,33 @@ async def test_what_is_cancelled_from_outside_takes_its_body_with_it():
         async with asyncio.timeout(0.02):
             await run(waits_for_ever)
     await asyncio.wait_for(ended.wait(), 5)
+
+
+async def test_the_middleware_of_the_app_goes_around_it():
+    shop = App("shop")
+
+    @shop.middleware
+    async def forgiving(ctx: Context, call_next: Next) -> object:
+        try:
+            return f"around {await call_next()}"
+        except LookupError:
+            return f"forgiven in attempt {ctx.attempt}"
+
+    @shop.job
+    async def body(fails: bool) -> str:
+        if fails:
+            raise LookupError
+        return "body"
+
+    assert await run(body, fails=False) == Succeeded("around body")
+    assert await Inline(raises=True).run(body, fails=True) == Succeeded("forgiven in attempt 1")
+
+
+async def test_the_state_that_a_body_sees_is_the_tests_own():
+    shop: App[dict[str, int]] = App("shop")
+
+    @shop.job
+    async def stateful(ctx: Context[dict[str, int]]) -> int:
+        return ctx.state["answer"]
+
+    assert await Inline(state={"answer": 42}).run(stateful) == Succeeded(42)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import fakeredis
@@ -313,6 +314,30 @@ async def test_a_fault_that_never_happens_fails_the_test(shop: Shop):
 async def test_a_fault_that_cannot_be_is_refused(world: World, plan, message: str):
     with pytest.raises(OptionError, match=message):
         plan(world.faults)
+
+
+async def test_each_worker_enters_the_lifespan_of_the_app_and_leaves_it_in_the_end():
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[str]:
+        seen.append("enter")
+        yield "state"
+        seen.append("leave")
+
+    app = App("shop", lifespan=lifespan)
+
+    @app.job
+    async def body(ctx: Context[str]) -> None:
+        seen.append(ctx.state)
+
+    async with in_memory(app) as world:
+        world.faults.crash_worker()
+        async with world.connect() as connection:
+            await body.enqueue(connection)
+        await world.advance(minutes=1)
+
+    assert seen == ["enter", "state", "leave", "enter", "state", "leave"]
 
 
 # -- the end
