@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Self
 
@@ -56,6 +57,8 @@ class Reader:
             (path / name).write_text(text)
             (path / name).chmod(0o755)
         processes.env["PATH"] = f"{path}{os.pathsep}{os.environ['PATH']}"
+        if not entry_points(group="pytest11", name="redisjobs"):  # an older editable install does not know of it
+            processes.env["PYTEST_ADDOPTS"] = "-p pytest_redisjobs"
         self._env = os.environ | processes.env
         self._commands = CommandLine(processes.env)
         self._notebook: Notebook | None = None
