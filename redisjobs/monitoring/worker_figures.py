@@ -27,7 +27,7 @@ def of_worker(worker: Worker, attempts: Attempts) -> Iterator[Family]:
 
 
 def _of_attempts(attempts: Attempts) -> Iterator[Family]:
-    names = ("queue", "job")
+    names = ("queue", "job_name")  # `job` is a label that Prometheus itself gives to all it reads
     series = sorted(attempts.series.items())
     started: list[Sample] = [(labels, each.started) for labels, each in series]
     yield Family("redisjobs_attempts_started", "counter", "Bodies that were started.", names, started)

@@ -65,13 +65,13 @@ async def test_a_worker_tells_what_became_of_its_attempts(crew: Crew):
     assert running.value("redisjobs_slots_in_use", queue="default") == 1
     assert running.value("redisjobs_ready") == 1
     assert running.values("redisjobs_build_info", role="worker") == [1]
-    assert found.counts("redisjobs_attempts_ended_total", "outcome", job="play") == {
+    assert found.counts("redisjobs_attempts_ended_total", "outcome", job_name="play") == {
         "succeeded": 3, "retried": 2, "dead": 1, "snoozed": 1, "cancelled": 1, "interrupted": 1,
     }  # fmt: skip
-    assert found.counts("redisjobs_attempts_ended_total", "outcome", job="unknown") == {"parked": 1}
-    assert found.value("redisjobs_attempts_started_total", job="play") == 9
-    assert found.value("redisjobs_process_duration_seconds_count", job="play") == 9
-    assert found.value("redisjobs_queue_wait_seconds_count", job="play") == 6
+    assert found.counts("redisjobs_attempts_ended_total", "outcome", job_name="unknown") == {"parked": 1}
+    assert found.value("redisjobs_attempts_started_total", job_name="play") == 9
+    assert found.value("redisjobs_process_duration_seconds_count", job_name="play") == 9
+    assert found.value("redisjobs_queue_wait_seconds_count", job_name="play") == 6
     assert found.value("redisjobs_lease_lost_total", queue="default") == 0
     assert found.value("redisjobs_ready") == 0
 

@@ -127,6 +127,9 @@ def test_everything_that_is_asked_for_is_told(scrape: Scrape):
                 wrong.append(f"{each.place}: {metric} has not the labels {grouped - labels[metric].keys()}")
 
     assert wrong == []
+    reserved = {"job", "instance"}  # Prometheus gives these to all that it reads, and renames ours
+    ours = {name: found.keys() & reserved for name, found in labels.items() if name.startswith("redisjobs_")}
+    assert not any(ours.values()), ours
 
     page = _metrics_of_the_page()
     told = {
