@@ -18,6 +18,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -94,6 +95,7 @@ def manual() -> list[Page]:
     return [Page(CHECKOUT / "README.md"), *(Page(path) for path in sorted((CHECKOUT / "docs").rglob("*.md")))]
 
 
+@cache
 def _tokens(text: str) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(text)
 

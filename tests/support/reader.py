@@ -33,7 +33,7 @@ from tests.support.processes import CHECKOUT, Processes, Program
 
 ENDLESS = {"relay", "worker", "dev"}
 """Commands that run until they are told to stop."""
-QUICK = {"migrate", "status", "jobs", "dead", "outbox", "queues"}
+QUICK = {"migrate", "status", "explain", "jobs", "dead", "outbox", "queues", "doctor"}
 """Commands that need nothing but the stores: they run in this process, for a Python takes a second to start."""
 _LANGUAGES = {"js": "node", "ruby": "ruby", "php": "php", "perl": "perl"}
 """The words for languages of programs, and what `languages` calls them."""
@@ -156,7 +156,12 @@ class Reader:
         if words[0] == "redisjobs" and words[1] in ENDLESS and not {"--burst", "--help"} & set(words):
             self._start(line)
             return ""
-        if words[0] == "redisjobs" and words[1] in QUICK and not self._exports and not set("|<>;&$`") & set(line):
+        if (
+            words[0] == "redisjobs"
+            and words[1] in QUICK
+            and not self._exports
+            and not set("|<>;&$`") & set(line.partition(" #")[0])
+        ):
             return str(self._commands(*shlex.split(line, comments=True)[1:]).stdout)
         script = "\n".join(["set -euo pipefail", *self._exports, line])
         ended = subprocess.run(
