@@ -16,9 +16,9 @@ from redisjobs.doctor import Finding, Given, Level, examine
 MARKS: dict[Level, str] = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "unknown": "?"}
 READ_ELSEWHERE = (
     "REDISJOBS_DATABASE_URL", "REDISJOBS_REDIS_URL", "REDISJOBS_DATABASE_PASSWORD", "REDISJOBS_REDIS_PASSWORD",
-    "REDISJOBS_PG_BIN", "REDISJOBS_REDIS_BIN", "REDISJOBS_ROOT",
+    "REDISJOBS_PG_BIN", "REDISJOBS_REDIS_BIN", "REDISJOBS_ROOT", "REDISJOBS_TASKS", "REDISJOBS_MEMBER",
 )  # fmt: skip
-"""Variables that no option of a command stands for: those of settings and of embedded servers."""
+"""Variables that no option of a command stands for: those of settings, of embedded servers, of Django, of a worker of several processes."""
 
 
 @click.command(

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis as redis_py
 
 from redisjobs.broker.checkup import NEEDED, check_up
+from redisjobs.doctor.of_redis import CHECKS
 from redisjobs.errors import StoreRefused
 from tests.services.test_doctor_postgres import is_told
 from tests.support.binaries import valkey_9
+from tests.support.builders import publication
 from tests.support.cli import CommandLine
 from tests.support.examined import examine
 from tests.support.proxy import Proxy
-from tests.support.queue import dump
+from tests.support.queue import QueueByHand, dump
+from tests.support.redis_versions import AnyRedis
 from tests.support.servers import RedisServer
 
 GOOD = {"appendonly": "yes", "maxmemory": "512mb", "maxmemory-policy": "noeviction", "timeout": "0"}
@@ -172,3 +176,28 @@ def test_clocks_that_differ(database_url: str, redis_url: str, monkeypatch: pyte
 
     is_told(found.of("redis.clock"), "warn", "Redis is 60.0 s ahead of this machine")
     is_told(found.of("postgres.clock"), "warn", "Postgres is 60.0 s ahead of this machine")
+
+
+def test_every_redis_can_be_looked_over(any_real_redis: AnyRedis):
+    found = check_up(any_real_redis.url, "rj")
+
+    assert (found.lacks, found.other_keys, found.forbidden) == ([], None, {})
+    assert found.config["timeout"] == "0"
+    assert {name: CHECKS[name](found).level for name in ("redis.version", "redis.primary", "redis.rights")} == {
+        "redis.version": "ok",
+        "redis.primary": "ok",
+        "redis.rights": "ok",
+    }
+    with redis_py.Redis.from_url(any_real_redis.url) as client:
+        assert client.dbsize() == 0
+
+
+async def test_it_changes_nothing_in_a_queue_that_is_at_work(redis: redis_py.Redis, q: QueueByHand, redis_url: str):
+    await q.publish(publication(), publication(delay_ms=60_000))
+    await q.take_one()
+    redis.sadd("rj:queues", "q")
+    before = dump(redis, b"")
+
+    check_up(redis_url, "rj")
+
+    assert dump(redis, b"") == before

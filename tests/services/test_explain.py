@@ -13,12 +13,14 @@ from psycopg import sql
 
 from redisjobs.base.ids import new_id
 from redisjobs.broker.values import Publication
+from redisjobs.broker.view import View
 from redisjobs.record import ErrorRecord, pack
 from tests.support.builders import Conn, envelope, finish, publication, stage
 from tests.support.cli import CommandLine
 from tests.support.eventually import eventually, eventually_now
 from tests.support.proxy import Proxy
 from tests.support.queue import QueueByHand
+from tests.support.redis_versions import AnyRedis
 from tests.support.relays import Hand, RelayByHand, hand, relay_by_hand
 
 HOLD = """INSERT INTO redisjobs.queues (queue, holder, token, epoch, lease_until)
@@ -526,6 +528,44 @@ async def test_a_job_without_a_row(explain: Callable[..., Told], q: QueueByHand)
 
     assert (told.place, told.document["job"], told.document["queue"]) == ("waiting", "ping", "q")
     assert "It was put into Redis directly: it has no row in Postgres, and is lost if Redis is." in told.notes
+
+
+async def test_an_end_that_postgres_does_not_keep(
+    explain: Callable[..., Told], conn: Conn, database_url: str, redis_url: str, worker: Hand
+):
+    job = staged(conn)
+    async with relay_by_hand(database_url, redis_url, retention=0) as forgetful:
+        await forgetful.rounds()
+        await worker.run(queue="q")
+        await forgetful.rounds()
+
+    told = explain(job)
+
+    assert told.place == "settling"
+    assert told.where == "It ended as done by worker worker-1, and Postgres keeps no row of it."
+    assert told.next == "Nothing more happens; Redis forgets it within about a minute."
+
+
+async def test_a_job_is_traced_on_every_redis(any_redis: AnyRedis):
+    async with QueueByHand(any_redis.url) as q:
+        running, first, waiting, due, done = (publication() for _ in range(5))
+        due.delay_ms = 60_000
+        await q.publish(running, due)
+        await q.take_one(lease_ms=20_000)
+        await q.publish(done)
+        await q.finish(await q.take_one())
+        await q.publish(first, waiting)
+        with View(any_redis.url) as view:
+            traces = [view.trace("q", each.job_id) for each in (running, due, done, waiting)]
+            assert view.trace("q", b"0" * 16) is None
+            assert view.longest_held("q", 60.0) == []
+        found = [each for each in traces if each is not None]
+
+    assert [each.spot for each in found] == ["running", "due", "ended", "waiting"]
+    assert 0 < (found[0].lease_left_s or 0) <= 20
+    assert 0 < (found[1].due_in_s or 0) <= 60
+    assert (found[2].word, found[2].holder, found[2].settled) == ("done", "w1", False)
+    assert found[3].before == 1
 
 
 # -- ended

@@ -15,6 +15,7 @@ from redisjobs.doctor import CHECKS, Given, of_postgres, of_redis, of_settings
 from redisjobs.doctor.facts import PostgresFacts, Server
 from redisjobs.doctor.of_settings import is_far
 from redisjobs.explain import PLACES
+from reference.settings import names_in_code
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = known_names()
@@ -70,6 +71,10 @@ def test_a_redis_url_with_a_trap_in_it_is_told(url: str, level: str, told: str):
 
     assert found.level == level
     assert told in f"{found.value} {found.why}"
+
+
+def test_no_variable_that_the_code_reads_is_a_stranger():
+    assert names_in_code() - set(NAMES) == set()
 
 
 def test_several_postgres_hosts_may_lead_to_a_standby():
