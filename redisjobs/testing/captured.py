@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from redisjobs.app import App
 from redisjobs.call import Call
@@ -86,7 +86,11 @@ class Enqueued:
     ) -> None:
         self.app.stores = self._under
 
-    def __call__(self, job: Caller[P, R] | None = None) -> list[EnqueuedCall[Any]]:
+    @overload
+    def __call__(self, job: Caller[P, R], /) -> list[EnqueuedCall[R]]: ...
+    @overload
+    def __call__(self) -> list[EnqueuedCall[Any]]: ...
+    def __call__(self, job: Caller[..., Any] | None = None) -> list[EnqueuedCall[Any]]:
         """The calls of a job, or of all, in the order in which they were enqueued."""
         there = self._notes.there()
         name = None if job is None else job.declared.name

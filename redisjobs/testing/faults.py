@@ -14,6 +14,8 @@ Kind = Literal["lose_reply", "lose_request", "crash_before", "crash_after"]
 
 WORKERS = ("take", "begin", "recall", "reclaim", "promote", "finish")
 """The calls that a worker makes: it can crash around each of them."""
+HEARTS = ("renew", "present", "progress")
+"""The calls of the heartbeat's thread, which no plan meets: it goes by the time of the machine."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +113,7 @@ class Faults:
         await asyncio.get_running_loop().create_future()  # a dead process waits for nothing, and never goes on
 
     def _plan(self, kind: Kind, call: str, nth: int, times: int) -> Fault:
-        known = [name for name in scripts.names() if name != "renew"]
+        known = [name for name in scripts.names() if name not in HEARTS]
         if call not in known:
             raise OptionError("call", call, f"is no call to Redis: pass one of {', '.join(known)}")
         if nth < 1 or times < 1:
