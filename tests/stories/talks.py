@@ -13,7 +13,7 @@ from redisjobs import Context
 from tests.stories.conversation import conversation
 from tests.stories.road import Road
 from tests.support.eventually import eventually
-from tests.support.languages import LANGUAGES, language
+from tests.support.languages import LANGUAGES, all_languages
 from tests.support.net import postgres_variables
 from tests.support.producing import Answer, converse
 
@@ -63,8 +63,9 @@ class Talk:
 async def talk(url: str, redis_url: str, role: str) -> dict[str, Talk]:
     env = postgres_variables(url) | {"PGOPTIONS": f"-c role={role}"}
     told = {name: conversation(name) for name in LANGUAGES}
+    languages = all_languages()  # before there is a worker, whose loop it would hold
     async with Road(url, redis_url) as road, bodies(road) as heard:
-        spoken = [asyncio.to_thread(converse, language(name), env, list(told[name].values())) for name in LANGUAGES]
+        spoken = [asyncio.to_thread(converse, languages[name], env, list(told[name].values())) for name in LANGUAGES]
         for name, answers in zip(LANGUAGES, await asyncio.gather(*spoken), strict=True):
             heard[name].answers = dict(zip(told[name], answers, strict=True))
         still = "SELECT 1 FROM redisjobs.outbox WHERE state NOT IN ('deferred', 'parked') AND queue <> 'many'"

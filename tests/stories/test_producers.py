@@ -20,6 +20,7 @@ from tests.stories.talks import Talk, talk
 from tests.support.languages import LANGUAGES
 from tests.support.stores import Databases, Stores, emptied_redis
 
+pytestmark = pytest.mark.timeout(300)  # the first run on a machine fetches languages
 LIBRARIES = [name for name in LANGUAGES if name != "sql"]
 
 

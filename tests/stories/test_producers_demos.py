@@ -15,6 +15,7 @@ from tests.support.languages import EXAMPLES, LANGUAGES, language
 from tests.support.net import postgres_variables
 from tests.support.processes import Processes
 
+pytestmark = pytest.mark.timeout(300)  # the first run on a machine fetches languages
 Conn = psycopg.Connection[tuple[object, ...]]
 
 
@@ -82,5 +83,6 @@ def test_the_readme_of_the_example_tells_these_commands():
     told = (EXAMPLES / "README.md").read_text()
 
     for command in ("redisjobs dev --app app:app", "psql -v email=ada@example.com -f sql/demo.sql", "node node/demo.js",
+                    "(cd go && go mod tidy && go run demo.go redisjobs.go",
                     "ruby ruby/demo.rb", "php php/demo.php", "perl perl/demo.pl"):  # fmt: skip
         assert f"    {command}" in told

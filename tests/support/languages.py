@@ -13,12 +13,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from tests.support.binaries import postgres_binaries
-from tests.support.fetching import LIBRARIES, MissingBinary, cached, debian_folder, library_path
+from tests.support.fetching import CACHE, LIBRARIES, MissingBinary, cached, debian_folder, library_path
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "producers"
 
@@ -31,6 +32,7 @@ class Language:
         command: what stands before the program's file.
         folder: of the example's programs.
         packages: a folder that must stand beside a program, for its imports.
+        built: the example's programs are there as executables.
     """
 
     name: str
@@ -39,10 +41,11 @@ class Language:
     folder: Path
     env: dict[str, str] = field(default_factory=dict[str, str])
     packages: Path | None = None
+    built: bool = False
 
     def program(self, name: str) -> list[str]:
         """The command that runs one of the example's programs."""
-        return [*self.command, str(self.folder / f"{name}.{self.suffix}")]
+        return [str(self.folder / name)] if self.built else [*self.command, str(self.folder / f"{name}.{self.suffix}")]
 
     def run(self, text: str, folder: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """Write a program into this folder and run it there."""
@@ -51,7 +54,7 @@ class Language:
         program = folder / f"program.{'mjs' if self.packages else self.suffix}"  # mjs: node, to take `import`
         program.write_text(text)
         command = [*self.command, str(program)]
-        return subprocess.run(command, capture_output=True, text=True, env={**env, **self.env}, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, env={**env, **self.env}, timeout=120)
 
 
 def language(name: str) -> Language:
@@ -61,6 +64,12 @@ def language(name: str) -> Language:
         MissingBinary: it cannot be had here; says why.
     """
     return _MADE[name]()
+
+
+def all_languages() -> dict[str, Language]:
+    """Every language, ready to run; what is missing is fetched side by side."""
+    with ThreadPoolExecutor(len(_MADE)) as threads:
+        return dict(zip(_MADE, threads.map(language, _MADE), strict=True))
 
 
 @cache
@@ -142,7 +151,40 @@ def _perl() -> Language:
     return _checked(Language("perl", "pl", (found,), EXAMPLES / "perl", env), *probe)
 
 
-_MADE: dict[str, Callable[[], Language]] = {"sql": _psql, "node": _node, "ruby": _ruby, "php": _php, "perl": _perl}
+@cache
+def _go() -> Language:
+    """The example is built once for each text of it; the driver comes as source, from Debian too."""
+    driver = Path("/usr/share/gocode")
+    if not (driver / "src/github.com/lib/pq").exists():
+        driver = debian_folder("go-pq", ["golang-github-lib-pq-dev"], kin="no others") / "usr/share/gocode"
+    env = {"GO111MODULE": "off", "CGO_ENABLED": "0", "GOPATH": str(driver), "GOCACHE": str(CACHE / "go-build")}
+    go = shutil.which("go")
+    if go is None:
+        root = debian_folder("go", ["golang-go"], kin=r"golang-[\d.]+-(go|src)")
+        go = _only(root, "usr/lib/go-*/bin/go")
+        env["GOROOT"] = str(Path(go).parents[1])
+    sources = sorted((EXAMPLES / "go").glob("*.go"))
+
+    def build(place: Path) -> None:
+        for name in ("demo", "conformance"):
+            files = [str(EXAMPLES / "go" / f"{file}.go") for file in (name, "redisjobs")]
+            command = [str(go), "build", "-o", str(place / name), *files]
+            said = subprocess.run(command, capture_output=True, text=True, env=os.environ | env, timeout=300)
+            if said.returncode:
+                raise MissingBinary(f"{' '.join(command)} failed:\n{said.stdout}{said.stderr}")
+
+    folder = cached(f"go-{_short_hash(b''.join(file.read_bytes() for file in sources))}", build)
+    return Language("go", "go", (go, "run"), folder, env, built=True)
+
+
+_MADE: dict[str, Callable[[], Language]] = {
+    "sql": _psql,
+    "node": _node,
+    "ruby": _ruby,
+    "php": _php,
+    "perl": _perl,
+    "go": _go,
+}
 LANGUAGES = tuple(_MADE)
 
 
@@ -170,7 +212,7 @@ def _there(patterns: list[str]) -> str:
 
 
 def _only(root: Path, pattern: str) -> str:
-    found = sorted(place for place in root.glob(pattern) if re.search(r"\d$|perl$|\.so$", place.name))
+    found = sorted(place for place in root.glob(pattern) if re.search(r"\d$|perl$|/go$|\.so$", str(place)))
     if not found:
         raise MissingBinary(f"no {pattern} in {root}; remove it to fetch it again")
     return str(found[0])

@@ -35,7 +35,7 @@ ENDLESS = {"relay", "worker", "dev"}
 """Commands that run until they are told to stop."""
 QUICK = {"migrate", "status", "explain", "jobs", "dead", "outbox", "queues", "doctor"}
 """Commands that need nothing but the stores: they run in this process, for a Python takes a second to start."""
-_LANGUAGES = {"js": "node", "ruby": "ruby", "php": "php", "perl": "perl"}
+_LANGUAGES = {"go": "go", "js": "node", "ruby": "ruby", "php": "php", "perl": "perl"}
 """The words for languages of programs, and what `languages` calls them."""
 _SHIM = f"#!/bin/sh\nexec {sys.executable} -c 'from redisjobs.cli import main; main()' \"$@\"\n"
 
