@@ -21,6 +21,7 @@ LINKED = [
 ]
 
 
+@pytest.mark.timeout(300)  # the first run on a machine fetches the languages of producers
 @pytest.mark.parametrize("page", [page for page in PAGES if page.blocks()], ids=lambda page: page.name)
 def test_all_that_a_page_has_one_do_works(
     page: Page, tmp_path: Path, processes: Processes, database_url: str, redis_url: str
