@@ -18,7 +18,7 @@ READ_ELSEWHERE = (
     "REDISJOBS_DATABASE_URL", "REDISJOBS_REDIS_URL", "REDISJOBS_DATABASE_PASSWORD", "REDISJOBS_REDIS_PASSWORD",
     "REDISJOBS_PG_BIN", "REDISJOBS_REDIS_BIN", "REDISJOBS_ROOT", "REDISJOBS_TASKS", "REDISJOBS_MEMBER",
 )  # fmt: skip
-"""Variables that no option of a command stands for: those of settings, of embedded servers, of Django, of a worker of several processes."""
+"""Variables that no option stands for: those of settings, embedded servers, Django, workers of several processes."""
 
 
 @click.command(
