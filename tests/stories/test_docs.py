@@ -54,8 +54,11 @@ def test_every_command_within_a_configuration_exists(page: Page):
 
 @EVERY_PAGE
 def test_every_metric_that_a_page_names_exists(page: Page):
-    code = "".join(file.read_text() for file in (CHECKOUT / "redisjobs" / "monitoring").rglob("*.py"))
-    code += (CHECKOUT / "pytest_redisjobs.py").read_text()  # its fixtures have such names too
+    package = CHECKOUT / "redisjobs"
+    files = [*(package / "monitoring").rglob("*.py"), *(package / "integrations").rglob("*.py")]
+    code = "".join(
+        file.read_text() for file in [*files, CHECKOUT / "pytest_redisjobs.py"]
+    )  # the latter have such names too
     named = re.findall(r"\bredisjobs_(?!pg\b)[a-z]+(?:_[a-z]+)*\b", page.path.read_text())
 
     assert [name for name in named if re.sub("_(total|bucket|sum|count|info)$", "", name) not in code] == []
