@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections import Counter
@@ -35,14 +36,16 @@ class Found:
     sample: list[UUID]
 
 
-def count(ids: Iterable[UUID]) -> Found:
-    """Look at all of them, and keep few."""
-    number, sample = 0, list[UUID]()
+def count(ids: Iterable[UUID], number: Callable[[], int] | None = None) -> Found:
+    """How many there are, and the first of them.
+
+    Args:
+        number: counts them faster than by looking at each.
+    """
     with looking():
-        for number, each in enumerate(ids, 1):
-            if number <= SAMPLE:
-                sample.append(each)
-    return Found(number, sample)
+        walk = iter(ids)
+        sample = list(itertools.islice(walk, SAMPLE))
+        return Found(number() if number else len(sample) + sum(1 for _ in walk), sample)
 
 
 def looking() -> AbstractContextManager[Any]:

@@ -59,8 +59,7 @@ def cancel_jobs(
 
 
 def _cancel_many(settings: Settings, which: JobFilter, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    with _ids(settings, which) as ids:
-        found = bulk.count(ids)
+    found = _count(settings, which)
     document: dict[str, Any] = {"fit": found.count, "sample": found.sample, "dry_run": dry_run, "answers": {}}
     if dry_run:
         bulk.tell_sample(found, "jobs would be cancelled", document if as_json else None)
@@ -78,6 +77,14 @@ def _cancel_many(settings: Settings, which: JobFilter, *, dry_run: bool, yes: bo
     if told:
         ended = ", ".join(f"{number} {word}" for word, number in sorted(told.items()))
         click.echo(f"{told.total()} ended by themselves meanwhile: {ended}")
+
+
+def _count(settings: Settings, which: JobFilter) -> bulk.Found:
+    if which.where is not None:
+        with _ids(settings, which) as ids:
+            return bulk.count(ids)
+    with Search(settings.need_database_url(), settings.schema) as search:
+        return bulk.count(search.live(which), lambda: search.count_live(which))
 
 
 @contextmanager

@@ -61,7 +61,8 @@ def list_dead(
     settings = given().settings()
     with Search(settings.need_database_url(), settings.schema) as search:
         if only_count:
-            number = bulk.count(each for _, each in search.deaths(which)).count
+            with bulk.looking():
+                number = search.count_deaths(which)
             render.as_json({"count": number}) if as_json else click.echo(number)
             return
         with bulk.looking():
@@ -186,7 +187,7 @@ def _find(settings: Settings, wanted: Sequence[UUID], which: JobFilter) -> bulk.
     """What fits. An id that was named and is no dead letter ends the command before anything is done."""
     if not wanted:
         with Search(settings.need_database_url(), settings.schema) as search:
-            return bulk.count(each for _, each in search.deaths(which))
+            return bulk.count((each for _, each in search.deaths(which)), lambda: search.count_deaths(which))
     with Operator(settings.need_database_url(), settings.schema) as operator:
         ids = operator.dead_among(wanted)
     lacking = [each for each in wanted if each not in set(ids)]

@@ -47,8 +47,7 @@ def list_jobs(
     """The jobs that fit, from both stores. Every look is bounded, so that a busy system does not feel it."""
     settings = given().settings()
     if only_count:
-        with lines(settings, which) as found:
-            _tell_count(bulk.count(each.id for each in found).count, as_json=as_json)
+        _tell_count(_count(settings, which), as_json=as_json)
         return
     with lines(settings, which, after=after, page=limit + 1) as found, bulk.looking():
         page = list(itertools.islice(found, limit + 1))
@@ -68,6 +67,14 @@ def lines(
             placed = Placed(view, search).jobs(which, rows_only=rows_only)
             found = (dataclasses.replace(each, state=which.where) for each in placed)
             yield found if after is None else _behind(found, after, which.where)
+
+
+def _count(settings: Settings, which: JobFilter) -> int:
+    if which.where is not None:
+        with lines(settings, which) as found:
+            return bulk.count(each.id for each in found).count
+    with Search(settings.need_database_url(), settings.schema) as search, bulk.looking():
+        return search.count_jobs(which)
 
 
 def _looked_up(search: Search, ids: Iterable[UUID], size: int) -> Generator[JobLine]:

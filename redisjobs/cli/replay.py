@@ -121,7 +121,8 @@ def replay(
     url, schema = settings.need_database_url(), settings.schema
     with Search(url, schema) as search, Operator(url, schema) as operator:
         until = min(died_before, search.began) if died_before else search.began
-        found = bulk.count(each for _, each in search.deaths(which, until=until))
+        ids = (each for _, each in search.deaths(which, until=until))
+        found = bulk.count(ids, lambda: search.count_deaths(which, until=until))
         lasts = render.age(found.count / rate)
         if dry_run:
             document = {"fit": found.count, "sample": found.sample, "dry_run": True, "lasts_s": found.count / rate}

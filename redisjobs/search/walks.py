@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, TypeAlias, TypeVar
 from uuid import UUID
@@ -36,15 +35,6 @@ _BEFORE_ALL: Death = ("-infinity", _FIRST_ID)
 _AFTER_ALL: Death = ("infinity", _LAST_ID)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """A walk's way: which statements, and how a place is written in their parameters."""
-
-    edge: bytes
-    find: bytes
-    parameters: dict[str, Any]
-
-
 class Search:
     """Finds jobs in Postgres, over one connection.
 
@@ -74,39 +64,36 @@ class Search:
         Args:
             after: go on behind this one.
         """
-        parameters = which.parameters(self.began) | {"limit": page}
-        wanted = set(which.states)
-        places = (("live", LIVE), ("dead", ("dead",)), ("finished", ENDED))
-        before = after or _LAST_ID
-        walks = [
-            self._walk(name, parameters, before) for name, states in places if not wanted or wanted.intersection(states)
-        ]
+        walks = [self._walk(name, which, after or _LAST_ID, page) for name in _places(which)]
         return heapq.merge(*walks, reverse=True)
+
+    def count_jobs(self, which: JobFilter) -> int:
+        """How many `jobs` there are."""
+        return sum(self._count(name, which) for name in _places(which))
 
     def live(self, which: JobFilter) -> Iterator[UUID]:
         """Those that have not ended; the youngest first, so that what is committed meanwhile is left alone."""
-        return self._walk("live", which.parameters(self.began) | {"limit": PAGE}, _LAST_ID)
+        return self._walk("live", which, _LAST_ID, PAGE)
+
+    def count_live(self, which: JobFilter) -> int:
+        """How many are `live`."""
+        return self._count("live", which)
 
     def deaths(self, which: JobFilter, *, until: datetime | None = None) -> Iterator[Death]:
         """The dead letters that fit, in the order in which they died, up to `until` or to the beginning."""
-        parameters: dict[str, Any] = which.parameters(self.began) | {"limit": PAGE, "until": until or self.began}
-        place: Death = (parameters["newer"], _FIRST_ID) if parameters["newer"] else _BEFORE_ALL
-        stretch = FIRST_STRETCH
-        while True:
-            here = {"after": place[0], "after_id": place[1]}
-            found = self._rows("find dead letters", self._sql.edge_deaths, parameters | here | {"stretch": stretch})
-            edge: Death = found[0] if found else _AFTER_ALL
-            bounds = parameters | {"edge": edge[0], "edge_id": edge[1]}
-            while rows := self._rows(
-                "find dead letters", self._sql.deaths, bounds | {"after": place[0], "after_id": place[1]}
-            ):
+        for bounds in self._stretches_of_deaths(which, until):
+            while rows := self._rows("find dead letters", self._sql.deaths, bounds | {"limit": PAGE}):
                 yield from rows
-                place = rows[-1]
+                bounds |= {"after": rows[-1][0], "after_id": rows[-1][1]}
                 if len(rows) < PAGE:
                     break
-            if not found:
-                return
-            place, stretch = edge, min(4 * stretch, LONGEST_STRETCH)
+
+    def count_deaths(self, which: JobFilter, *, until: datetime | None = None) -> int:
+        """How many `deaths` there are."""
+        return sum(
+            self._number("count dead letters", self._sql.deaths, bounds | {"limit": LONGEST_STRETCH})
+            for bounds in self._stretches_of_deaths(which, until)
+        )
 
     def dead_letters(self, which: JobFilter, limit: int, after: UUID | None = None) -> list[DeadLetter]:
         """The youngest dead letters that fit, behind `after`; one that is dead no more counts as the youngest."""
@@ -138,19 +125,44 @@ class Search:
         """What became of jobs that were redriven: dead, failing, or under way; what is left out has ended otherwise."""
         return dict(self._rows("look at redriven jobs", self._sql.fates, {"ids": list(ids)}))
 
-    def _walk(self, name: str, parameters: dict[str, Any], before: UUID) -> Generator[UUID]:
-        edges, finds, stretch = self._sql[f"edge_{name}"], self._sql[name], FIRST_STRETCH
-        while True:
-            found = self._rows("find jobs", edges, {"before": before, "stretch": stretch})
-            edge = found[0][0] if found else _FIRST_ID
-            while rows := self._rows("find jobs", finds, parameters | {"before": before, "edge": edge}):
+    def _walk(self, name: str, which: JobFilter, before: UUID, page: int) -> Generator[UUID]:
+        for bounds in self._stretches(name, which, before):
+            while rows := self._rows("find jobs", self._sql[name], bounds | {"limit": page}):
                 yield from (row[0] for row in rows)
-                before = rows[-1][0]
-                if len(rows) < parameters["limit"]:
+                bounds |= {"before": rows[-1][0]}
+                if len(rows) < page:
                     break
+
+    def _count(self, name: str, which: JobFilter) -> int:
+        return sum(
+            self._number("count jobs", self._sql[name], bounds | {"limit": LONGEST_STRETCH})
+            for bounds in self._stretches(name, which, _LAST_ID)
+        )
+
+    def _stretches(self, name: str, which: JobFilter, before: UUID) -> Generator[dict[str, Any]]:
+        """The parameters for each stretch of an index of ids, downwards."""
+        parameters, stretch = which.parameters(self.began), FIRST_STRETCH
+        while True:
+            found = self._rows("find jobs", self._sql[f"edge_{name}"], {"before": before, "stretch": stretch})
+            edge = found[0][0] if found else _FIRST_ID
+            yield parameters | {"before": before, "edge": edge}
             if not found:
                 return
             before, stretch = edge, min(4 * stretch, LONGEST_STRETCH)
+
+    def _stretches_of_deaths(self, which: JobFilter, until: datetime | None) -> Generator[dict[str, Any]]:
+        """The parameters for each stretch of the dead letters, from the first death on."""
+        parameters: dict[str, Any] = which.parameters(self.began) | {"until": until or self.began}
+        place: Death = (parameters["newer"], _FIRST_ID) if parameters["newer"] else _BEFORE_ALL
+        stretch = FIRST_STRETCH
+        while True:
+            parameters |= {"after": place[0], "after_id": place[1], "stretch": stretch}
+            found = self._rows("find dead letters", self._sql.edge_deaths, parameters)
+            edge: Death = found[0] if found else _AFTER_ALL
+            yield parameters | {"edge": edge[0], "edge_id": edge[1]}
+            if not found:
+                return
+            place, stretch = edge, min(4 * stretch, LONGEST_STRETCH)
 
     def _place(self, after: UUID | None) -> Death:
         rows = self._rows("look at a dead letter", self._sql.death, {"id": after}) if after else []
@@ -161,8 +173,20 @@ class Search:
             self._connection.execute(self._sql.plans)
             return self._connection.execute(statement, parameters, binary=True).fetchall()
 
+    def _number(self, what: str, statement: bytes, parameters: dict[str, Any]) -> int:
+        """How many rows there are, none of which is made into an object."""
+        with in_our_words(what), self._connection.transaction():
+            self._connection.execute(self._sql.plans)
+            return self._connection.execute(statement, parameters, binary=True).rowcount
+
     def _all(self, what: str, kind: type[T], statement: bytes, parameters: dict[str, Any]) -> list[T]:
         with in_our_words(what), self._connection.transaction():
             self._connection.execute(self._sql.plans)
             with self._connection.cursor(row_factory=class_row(kind)) as cursor:
                 return cursor.execute(statement, parameters).fetchall()
+
+
+def _places(which: JobFilter) -> list[str]:
+    """Where jobs in these states stand."""
+    wanted, places = set(which.states), (("live", LIVE), ("dead", ("dead",)), ("finished", ENDED))
+    return [name for name, states in places if not wanted or wanted.intersection(states)]

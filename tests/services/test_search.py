@@ -112,6 +112,9 @@ def test_among_many_all_that_fit_are_found_and_only_those(full_url: str):
         rare = list(search.jobs(JobFilter(queue="rare")))
         failing = sum(1 for _ in search.jobs(JobFilter(states=["retrying"], error="timeouterror")))
         every = sum(1 for _ in search.jobs(JobFilter()))
+        assert (search.count_jobs(JobFilter()), search.count_jobs(JobFilter(queue="rare"))) == (every, len(rare))
+        assert search.count_live(JobFilter(states=["retrying"])) == MANY // 100
+        assert search.count_deaths(JobFilter(job="job3")) == ENDED // 10
         died = [search.lines([job])[0].error for _, job in search.deaths(JobFilter(job="job3", error="why 77"))]
 
     assert len(rare) == MANY // 1000
