@@ -32,6 +32,8 @@ class Declaration:
         priority: of calls that name none, -100 to 100.
         result_ttl: how long the result is kept for `handle.result()`, at most 366 days; None: not at all.
         retention: how long the finished job stays visible, at most 366 days; None: as long as the relay keeps all.
+        process: a plain function runs in a process of its own, which is killed where the attempt must end; not in a
+            thread, which cannot be.
 
     Raises:
         OptionError: an option out of its range.
@@ -47,12 +49,15 @@ class Declaration:
     priority: int = 0
     result_ttl: Duration | None = None
     retention: Duration | None = None
+    process: bool = False
 
     def __post_init__(self) -> None:
         check_job(self.name)
         check_queue(self.queue)
         check_max_attempts(self.max_attempts)
         check_priority(self.priority)
+        if not isinstance(cast(object, self.process), bool):
+            raise OptionError("process", self.process, "says neither yes nor no: pass True or False")
         self._put("retry", check_retry(self.retry))
         self._put("retry_on", _errors("retry_on", self.retry_on))
         self._put("give_up_on", _errors("give_up_on", self.give_up_on))
@@ -123,6 +128,7 @@ class JobOptions(TypedDict, total=False):
     priority: int
     result_ttl: Duration | None
     retention: Duration | None
+    process: bool
 
 
 def declare(function: Callable[..., Any], options: JobOptions) -> Declaration:

@@ -15,6 +15,7 @@ RedisjobsError
  ├ PortTaken                  another process listens where this one shall
  ├ LeaseLost                  the right to a delivery is gone: write nothing more
  ├ JobTimeoutError            an attempt ran past its timeout
+ ├ ProcessEnded               the process of a body ended before the body did
  ├ ResultTimeout              a result did not come in time
  ├ JobFailed                  the job ended dead; raised where its result is asked for
  ├ JobCancelled               the job ended cancelled
@@ -111,6 +112,10 @@ class LeaseLost(RedisjobsError):
 
 class JobTimeoutError(RedisjobsError):
     """An attempt ran past its timeout."""
+
+
+class ProcessEnded(RedisjobsError):
+    """The process in which a body ran ended before the body did: a crash, the end of its memory, a kill."""
 
 
 class ResultTimeout(RedisjobsError):

@@ -110,6 +110,8 @@ class Job(Caller[P, R]):
 
     def __init__(self, function: Callable[..., Any], declaration: Declaration, door: Door) -> None:
         _check_function(declaration.name, function)
+        if declaration.process:
+            _check_process(declaration.name, function)
         super().__init__(None, Options())
         self.function = function
         self.declaration = declaration
@@ -273,6 +275,20 @@ def _check_function(name: str, function: object) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(
             f"job {name!r}: a generator yields to nobody here: return one value, or enqueue more jobs"
+        )
+
+
+def _check_process(name: str, function: Callable[..., Any]) -> None:
+    if inspect.iscoroutinefunction(function):
+        raise ConfigurationError(
+            f"job {name!r}: process=True runs a plain function in a process of its own, and this one is async: "
+            "write it as `def`, or leave process=True out"
+        )
+    qualname = getattr(function, "__qualname__", "<locals>")
+    if "<" in qualname:
+        raise ConfigurationError(
+            f"job {name!r}: process=True needs a function that another process can import, and {qualname} is made "
+            "inside of another one: declare it at the top of its module"
         )
 
 

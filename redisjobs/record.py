@@ -59,7 +59,7 @@ def describe(error: BaseException, attempt: int, at: datetime) -> ErrorRecord:
         at=at.isoformat(timespec="milliseconds"),
         type=type_of(error),
         message=message_of(error),
-        traceback=_traceback_of(error),
+        traceback=traceback_of(error),
     )
 
 
@@ -103,7 +103,11 @@ def pack(
     return packed
 
 
-def _traceback_of(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
+    """Where an error and those behind it came from, cut; of one that was raised in another process, as told there."""
+    far = getattr(error, "far_traceback", None)
+    if isinstance(far, str):
+        return clean(far, TRACEBACK_CHARS)
     try:
         links = [_one(link) for link in _chain(error, CHAIN)]
     except Exception as second:  # noqa: BLE001 - source files that vanish, odd loaders: a record without its frames

@@ -10,12 +10,12 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context as Variables
 from contextvars import copy_context
-from functools import partial
 from typing import Any
 
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.envelope import Envelope
 from redisjobs.base.threads import Threads
+from redisjobs.children import Children
 from redisjobs.context import Context, moment, running
 from redisjobs.ending import AnyJob, UnstartedError, failed, succeeded
 from redisjobs.errors import DecodeError
@@ -38,7 +38,8 @@ class Runner:
     """Runs attempts: async bodies in the loop, sync ones in threads, each with context variables of its own.
 
     Why a body is ended is noted before it is cancelled, so that whatever it answers has one meaning. A body
-    cannot be forced: one that swallows its cancellation, or runs in a thread, keeps its slot until it ends.
+    cannot be forced: one that swallows its cancellation, or runs in a thread, keeps its slot until it ends; only
+    one in a process of its own is killed.
 
     Args:
         find: the job of a name.
@@ -62,6 +63,7 @@ class Runner:
         self._state = state
         self._around = around
         self._threads = Threads("redisjobs-body")
+        self._children = Children(draining)
         self._sweeper = Sweeper(self._deadline_passed)
 
     def begin(self, attempt: Attempt) -> None:
@@ -83,9 +85,10 @@ class Runner:
             self._sweeper.watch(attempt, time.monotonic() + CANCEL_GRACE_S)
 
     def close(self) -> None:
-        """Give threads and timers back; a body that still runs goes on."""
+        """Give threads, processes and timers back; a body that still runs in a thread goes on."""
         self._sweeper.stop()
         self._threads.close()
+        self._children.close()
 
     async def _run(self, attempt: Attempt) -> None:
         job: AnyJob | None = None
@@ -103,7 +106,7 @@ class Runner:
             value = await (
                 job.invoke(context, arguments)
                 if job.is_async and self._around is None
-                else self._roundabout(job, context, arguments)
+                else self._roundabout(attempt, job, context, arguments)
             )
             if attempt.ended_by is None or (attempt.in_thread and attempt.ended_by is not Ended.LOST):
                 finish = succeeded(attempt, job, value, self._clock)
@@ -122,7 +125,7 @@ class Runner:
             UnstartedError: its payload, or what travels beside it, cannot be read.
             DecodeError: its arguments do not fit this release.
         """
-        attempt.in_thread = not job.is_async
+        attempt.in_thread = not job.is_async and not job.declaration.process
         try:
             context = _context(attempt, envelope, job, self._draining, self._state)
         except (ValueError, OverflowError, RecursionError) as error:  # no release can read such headers or moments
@@ -151,13 +154,17 @@ class Runner:
             context.deadline = now + timeout
             self._sweeper.watch(attempt, context.deadline)
 
-    def _roundabout(self, job: AnyJob, context: Context, arguments: dict[str, Any]) -> Awaitable[Any]:
+    def _roundabout(self, attempt: Attempt, job: AnyJob, context: Context, arguments: dict[str, Any]) -> Awaitable[Any]:
         """The call of a body that does not simply run in the loop."""
 
         def call() -> Awaitable[Any]:
-            invoke = job.invoke if job.is_async else partial(self._in_thread, job)
-            answer: Awaitable[Any] = invoke(context, arguments)
-            return answer
+            if job.declaration.process:
+                envelope = Envelope.unpack(attempt.delivery.body)
+                return self._children.call(job, context, *job.door.codecs.bare(envelope.codec, envelope.payload))
+            if job.is_async:
+                answer: Awaitable[Any] = job.invoke(context, arguments)
+                return answer
+            return self._in_thread(job, context, arguments)
 
         return call() if self._around is None else self._around(context, call)
 

@@ -90,6 +90,16 @@ class Codecs:
             return _read_json(payload) if inner == JSON else _read_msgpack(payload)
         raise DecodeError(f"codec {codec[:40]!r} is not known here: this app reads {', '.join(self.names())}")
 
+    def bare(self, codec: str, payload: bytes) -> tuple[str, bytes]:
+        """The built-in codec and the payload in stored bytes, for a reader that knows no other codec.
+
+        Raises:
+            DecodeError: they cannot be read.
+        """
+        if self._outer is not None and codec == self._outer.name:
+            return self._outer.unwrap(payload)
+        return codec, payload
+
     def names(self) -> list[str]:
         """The codecs that can be read."""
         return [JSON, MSGPACK, *([self._outer.name] if self._outer else [])]
