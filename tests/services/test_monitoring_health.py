@@ -193,19 +193,25 @@ def test_clients_beyond_the_limit_are_closed_and_there_is_room_again_when_others
         assert eventually_now(lambda: get(port, "/health")[0], "there is room", despite=(OSError, HTTPException)) == 200
 
 
-async def test_a_worker_s_command_serves_its_health_and_touches_its_file(processes: Processes, tmp_path: Path):
+async def test_each_of_several_processes_answers_for_itself(processes: Processes, tmp_path: Path):
     processes.module("shop", "from redisjobs import App\napp = App()\n@app.job\nasync def nothing(): ...")
     file = tmp_path / "alive"
-    worker = processes.redisjobs("worker", "shop:app", "--http-port", "0", "--liveness-file", str(file))
-    found = re.search(r"http.serving port=(\d+)", await worker.says("http.serving"))
-    assert found
+    worker = processes.redisjobs(
+        "worker", "shop:app", "--processes", "2", "--http-port", "0", "--liveness-file", str(file)
+    )
 
-    async def is_ready() -> bool:
-        return (await told(int(found[1]), "/ready"))[0] == 200
+    def ports() -> set[int]:
+        return {int(port) for port in re.findall(r"http.serving port=(\d+)", worker.log())}
 
-    await eventually(is_ready, "it is ready")
-    touched = file.stat().st_mtime_ns
-    await eventually(lambda: file.stat().st_mtime_ns > touched, "its file is touched")
+    await eventually(lambda: len(ports()) == 2, "both serve", 30)
+
+    async def are_ready() -> bool:
+        return [(await told(port, "/ready"))[0] for port in ports()] == [200, 200]
+
+    await eventually(are_ready, "both are ready", 30)
+    for touched in (file, file.with_name("alive.1")):
+        before = touched.stat().st_mtime_ns
+        await eventually(lambda: touched.stat().st_mtime_ns > before, "its file is touched")  # noqa: B023 - used at once
     assert worker.stop() == 0
 
 
