@@ -68,8 +68,6 @@ def _of_redis(facts: RedisFacts) -> Generator[Finding]:
     for name, check in of_redis.CHECKS.items():
         if not facts.info and name in of_redis.NEED_INFO:
             yield named(name, unknown("INFO is forbidden"))
-        elif not facts.config and name in of_redis.NEED_CONFIG:
-            yield named(name, unknown("CONFIG GET is forbidden"))
         else:
             yield named(name, check(facts))
 
@@ -90,4 +88,4 @@ def _of_queues(settings: Settings, postgres: PostgresFacts | None, redis: RedisF
 def _of_queue(queue: QueueFacts) -> Iterable[Finding]:
     made: list[tuple[str, Verdict | None]] = [(name, check(queue)) for name, check in of_queues.CHECKS.items()]
     wrong = [named(name, verdict, queue.name) for name, verdict in made if verdict is not None]
-    return wrong or [named(of_queues.SHOWN, of_queues.shown(queue), queue.name)]
+    return [named(of_queues.SHOWN, of_queues.shown(queue), queue.name), *wrong]

@@ -36,7 +36,7 @@ def look_at_postgres(url: str, schema: str) -> PostgresFacts:
     """
     sql = statements.load("doctor", schema).require(*_NAMES)
     began = time.perf_counter()
-    with in_our_words("connect"), psycopg.connect(check_database_url(url), **options()) as connection:
+    with in_our_words("look at Postgres"), psycopg.connect(check_database_url(url), **options()) as connection:
         connect_s, before = time.perf_counter() - began, time.time()
         (server,) = _all(connection, Server, sql.server)
         host_now_s = (before + time.time()) / 2

@@ -47,7 +47,7 @@ def set_aside(queue: QueueFacts) -> Verdict | None:
     count = queue.line.states.get("set_aside", 0) if queue.line else 0
     if not count:
         return None
-    return warn(f"{count} rows are set aside", "they never run until they are put back",
+    return warn(f"rows that are set aside: {count}", "they never run until they are put back",
                 "redisjobs outbox, then redisjobs outbox put-back ID")  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def parked(queue: QueueFacts) -> Verdict | None:
     count = queue.line.states.get("parked", 0) if queue.line else 0
     if not count:
         return None
-    return warn(f"{count} jobs are parked: no worker knows their names", "they are tried again, in vain",
+    return warn(f"jobs that are parked, for no worker knows their names: {count}", "they are tried again, in vain",
                 f"redisjobs jobs list --queue {queue.name} --state parked; then deploy what declares them")  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def paused(queue: QueueFacts) -> Verdict | None:
     line, view = queue.line, queue.view
     waiting = (sum(line.states.values()) if line else 0) + (view.waiting if view else 0)
     if waiting and ((line and line.paused) or (view and view.paused)):
-        return warn(f"it is paused, and {waiting} jobs wait", "none of its jobs starts",
+        return warn(f"it is paused, and jobs wait: {waiting}", "none of its jobs starts",
                     f"redisjobs queues resume {queue.name}")  # fmt: skip
     return None
 
@@ -77,9 +77,9 @@ def workers(queue: QueueFacts) -> Verdict | None:
         return None
     remedy = f"redisjobs worker MODULE:APP --queues {queue.name}"
     if not view.consumers:
-        return warn(f"{view.waiting} jobs wait, and no worker serves it", "they never start", remedy)
+        return warn(f"no worker serves it, and jobs wait: {view.waiting}", "they never start", remedy)
     if all(each.idle_s > limits.SILENT_S for each in view.consumers):
-        return warn(f"{view.waiting} jobs wait, and all of its {len(view.consumers)} workers are silent",
+        return warn(f"its workers are silent, and jobs wait: {view.waiting}",
                     "they never start", remedy)  # fmt: skip
     return None
 
@@ -99,7 +99,7 @@ def groups(queue: QueueFacts) -> Verdict | None:
     if not queue.ungrouped:
         return None
     why = "no worker has read there, or the group was deleted: who held jobs lost them, and they run again"
-    return warn(f"{queue.ungrouped} entries are in streams without a group", why,
+    return warn(f"entries in streams without a group: {queue.ungrouped}", why,
                 f"redisjobs worker MODULE:APP --queues {queue.name}")  # fmt: skip
 
 
@@ -137,10 +137,15 @@ def fence(queue: QueueFacts) -> Verdict | None:
 
 
 def shown(queue: QueueFacts) -> Verdict:
-    """The numbers of a queue, where nothing is wrong with it."""
+    """The numbers of a queue, for whoever wants to see them."""
     line, view = queue.line, queue.view
-    parts = [f"relay {line.holder if line.is_held else 'nobody'}", f"oldest job {age(line.oldest_s or 0.0)}",
-             f"oldest unpublished {age(line.oldest_staged_s or 0.0)}", f"{line.dead} dead"] if line else []  # fmt: skip
+    parts: list[str] = []
+    if line:
+        parts += [
+            f"relay {line.holder if line.is_held else 'nobody'}", f"oldest job {age(line.oldest_s or 0.0)}",
+            f"oldest unpublished {age(line.oldest_staged_s or 0.0)}", f"{line.states.get('parked', 0)} parked",
+            f"{line.dead} dead",
+        ]  # fmt: skip
     if view:
         parts += [f"{view.waiting} wait, {view.running} run, {view.due} are due", f"{len(view.consumers)} workers"]
     return ok(", ".join(parts))
@@ -161,4 +166,4 @@ CHECKS: dict[str, Check] = {
     "queues.fence": fence,
 }
 SHOWN = "queues.state"
-"""The name of what is told of a queue that is well."""
+"""The name of what is told of every queue."""

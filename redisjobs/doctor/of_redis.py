@@ -17,9 +17,9 @@ from redisjobs.settings import RelaySettings
 def version(facts: RedisFacts) -> Verdict:
     """What this version of redisjobs is tested on."""
     valkey = facts.info.get("valkey_version")
-    found = str(valkey or facts.info["redis_version"])
+    found = str(valkey or facts.info.get("redis_version", "of an unknown version"))
     parts = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    if parts < limits.OLDEST_REDIS:
+    if parts and parts < limits.OLDEST_REDIS:
         return fail(f"Redis {found}", "scripts need what Redis 6.2 brought", "upgrade to Redis 6.2 or newer, or Valkey")
     return ok(f"{'Valkey' if valkey else 'Redis'} {found}")
 
@@ -112,8 +112,10 @@ def looking(facts: RedisFacts) -> Verdict:
 
 def idle_timeout(facts: RedisFacts) -> Verdict:
     """Readers that wait keep their connections."""
-    found = int(facts.config["timeout"])
-    if found:
+    if "timeout" not in facts.config:
+        return unknown("CONFIG GET does not tell it")
+    found = facts.config["timeout"]
+    if found != "0":
         return warn(f"timeout is {found} s", "connections that wait are cut off, and made again",
                     "redis-cli CONFIG SET timeout 0")  # fmt: skip
     return ok("no timeout")
@@ -171,4 +173,3 @@ CHECKS: dict[str, Check] = {
 }
 NEED_INFO = ("redis.version", "redis.primary", "redis.cluster", "redis.eviction", "redis.memory", "redis.persistence",
              "redis.clients")  # fmt: skip
-NEED_CONFIG = ("redis.idle_timeout",)

@@ -78,9 +78,9 @@ def test_rows_that_are_set_aside_or_parked_and_a_pause(redisjobs: CommandLine, c
 
     found = examine(redisjobs)
 
-    is_told(found.of("queues.set_aside", "q"), "warn", "1 rows are set aside", "redisjobs outbox put-back ID")
-    is_told(found.of("queues.parked", "q"), "warn", "1 jobs are parked", "--queue q --state parked")
-    is_told(found.of("queues.paused", "q"), "warn", "it is paused, and 2 jobs wait", "redisjobs queues resume q")
+    is_told(found.of("queues.set_aside", "q"), "warn", "rows that are set aside: 1", "redisjobs outbox put-back ID")
+    is_told(found.of("queues.parked", "q"), "warn", "for no worker knows their names: 1", "--queue q --state parked")
+    is_told(found.of("queues.paused", "q"), "warn", "it is paused, and jobs wait: 2", "redisjobs queues resume q")
 
 
 async def test_jobs_that_no_worker_takes(
@@ -95,11 +95,12 @@ async def test_jobs_that_no_worker_takes(
     redis.xgroup_createconsumer("rj:{jobs}:ready:1", "workers", "w9")
     monkeypatch.setattr(limits, "SILENT_S", 0.0)
     silent = await eventually(
-        lambda: [each for each in examine(redisjobs).findings if "are silent" in each["value"]], "w9 is silent"
+        lambda: [each for each in examine(redisjobs).findings if "its workers are silent" in each["value"]],
+        "w9 is silent",
     )
 
-    is_told(nobody.of("queues.workers", "jobs"), "warn", "1 jobs wait, and no worker serves it", "--queues jobs")
-    is_told(nobody.of("queues.groups", "jobs"), "warn", "1 entries are in streams without a group")
+    is_told(nobody.of("queues.workers", "jobs"), "warn", "no worker serves it, and jobs wait: 1", "--queues jobs")
+    is_told(nobody.of("queues.groups", "jobs"), "warn", "entries in streams without a group: 1")
     assert silent[0]["check"] == "queues.workers"
 
 
