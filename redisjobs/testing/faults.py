@@ -10,7 +10,7 @@ from typing import Any, Literal
 from redisjobs.base import scripts
 from redisjobs.errors import OptionError
 
-Kind = Literal["lose_reply", "lose_request", "crash_before", "crash_after"]
+Kind = Literal["lose_reply", "lose_request", "crash_before", "crash_after", "flush_before", "flush_after"]
 
 WORKERS = ("take", "begin", "recall", "reclaim", "promote", "finish")
 """The calls that a worker makes: it can crash around each of them."""
@@ -49,9 +49,13 @@ class Faults:
     """What shall go wrong in a world: plan it, then let the world run.
 
     A call is named like its script in `lua/`: `publish`, `take`, `finish`, `settled`, `enqueue`, …
+
+    Args:
+        flush: empties Redis.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
+        self._flush = flush
         self.planned: list[Fault] = []
         self.crashed = asyncio.Event()
         """The worker has died in a call; whoever drives it sees to the rest."""
@@ -77,12 +81,24 @@ class Faults:
         Raises:
             OptionError: not one of the worker's calls, or both given.
         """
-        if before is not None and after is not None:
-            raise OptionError("after", after, "says when the worker dies, and so does before: pass one of them")
+        _check_one(before, after)
         call = after if after is not None else before or "finish"
         if call not in WORKERS:
             raise OptionError("call", call, f"is none of a worker: pass one of {', '.join(WORKERS)}")
         return self._plan("crash_after" if after is not None else "crash_before", call, nth, 1)
+
+    def flushall(self, *, before: str | None = None, after: str | None = None, nth: int = 1) -> Fault:
+        """Redis loses all it has, just then: after `finish`, which is the default, outcomes are lost with it.
+
+        `world.flushall()` empties it here and now.
+
+        Raises:
+            OptionError: there is no such call, or both were given.
+        """
+        _check_one(before, after)
+        if before is not None:
+            return self._plan("flush_before", before, nth, 1)
+        return self._plan("flush_after", after or "finish", nth, 1)
 
     @property
     def pending(self) -> list[Fault]:
@@ -97,11 +113,15 @@ class Faults:
         """
         met = [fault for fault in self.planned if fault.call == call and fault.meets()]
         kinds = {fault.kind for fault in met}
+        if "flush_before" in kinds:
+            await self._flush()
         if "crash_before" in kinds:
             await self._crash()
         if "lose_request" in kinds:
             raise ConnectionResetError(f"the request of {call} was lost, as the fault plan has it")
         answer = await do()
+        if "flush_after" in kinds:
+            await self._flush()
         if "crash_after" in kinds:
             await self._crash()
         if "lose_reply" in kinds:
@@ -121,3 +141,8 @@ class Faults:
         fault = Fault(kind, call, nth, times)
         self.planned.append(fault)
         return fault
+
+
+def _check_one(before: str | None, after: str | None) -> None:
+    if before is not None and after is not None:
+        raise OptionError("after", after, "says when it happens, and so does before: pass one of them")

@@ -63,8 +63,8 @@ class World:
             await world.settle()
             assert world.state(handle).state == "done"
 
-    Relay, worker, scripts and codec are the real ones. Nothing runs by itself: `settle` and `advance` let it run. The
-    body that is to be tested must not wait for another job's result: that job would have to run meanwhile.
+    Relay, worker, scripts and codec are the real ones. Nothing runs by itself: `settle` and `advance` let it run, so
+    settle before you await a result. A body must not wait for another job's result: that would have to run meanwhile.
 
     Args:
         app: its jobs are run, and its calls go in here, on connections that `connect` makes.
@@ -75,7 +75,7 @@ class World:
     def __init__(self, app: App, *, relay: RelaySettings | None = None, **worker: Any) -> None:
         self.app = app
         self.clock = TurnedClock()
-        self.faults = Faults()
+        self.faults = Faults(self.flushall)
         self.tables = Tables(self.clock.now)
         self.redis = _fake_redis(self.clock, self.faults, app.settings.prefix)
         self._stores: Stores = app.stores

@@ -161,6 +161,10 @@ def test_a_refused_row_fails_the_transaction_until_it_is_rolled_back(outbox: Any
 
     with pytest.raises(errors.InFailedSqlTransaction):
         mail.enqueue(connection, "too late")
+    with pytest.raises(errors.InFailedSqlTransaction), connection.transaction():
+        mail.enqueue(connection, "no savepoint helps")
+    with pytest.raises(errors.InFailedSqlTransaction):
+        mail.enqueue(connection, "too late still")
     connection.rollback()
     mail.enqueue(connection, "anew")
     connection.commit()

@@ -280,15 +280,40 @@ async def test_a_redis_that_loses_its_data_loses_no_job(shop: Shop, world: World
     assert {world.state(handle).state for handle in handles} == {"done"}
 
 
-async def test_a_body_whose_outcome_was_lost_with_redis_runs_again(shop: Shop, world: World):
-    world.faults.lose_request("settled", times=1)
+@pytest.mark.parametrize(
+    ("plan", "starts"),
+    [
+        pytest.param({"before": "take"}, 1, id="before it was taken"),
+        pytest.param({"after": "take"}, 2, id="while it runs"),
+        pytest.param({"after": "finish"}, 2, id="with its outcome"),
+        pytest.param({"before": "settled"}, 1, id="when its outcome is in Postgres"),
+        pytest.param({}, 2, id="with its outcome, by default"),
+    ],
+)
+async def test_a_redis_that_is_emptied_at_the_worst_moment_loses_no_job_and_may_make_it_run_again(
+    shop: Shop, world: World, plan: dict[str, str], starts: int
+):
     async with world.connect() as connection:
-        handle = await shop.flaky.enqueue(connection, until=1)
+        await shop.mail.enqueue(connection, "before")
     await world.settle()
-    await world.flushall()
-    await world.settle()
+    world.faults.flushall(**plan)  # type: ignore[arg-type]  # none of them is nth
+    async with world.connect() as connection:
+        handle = await shop.mail.enqueue(connection, "a")
+    await world.advance(minutes=2)
 
-    assert (shop.starts, world.state(handle).state) == (["flaky"], "done")
+    assert (shop.starts.count("a"), world.state(handle).state) == (starts, "done")
+
+
+async def test_another_schema_and_prefix_make_no_difference(shop: Shop):
+    app = App("shop", schema="Other_Jobs", prefix="other")
+    mail = app.job(name="mail")(shop.mail.function)
+    async with in_memory(app) as world:
+        async with world.connect() as connection:
+            handle = await mail.enqueue(connection, "a")
+        await world.flushall()
+        await world.settle()
+
+        assert world.state(handle).state == "done"
 
 
 async def test_a_fault_that_never_happens_fails_the_test(shop: Shop):

@@ -65,7 +65,7 @@ class _Session:
     @contextmanager
     def _block(self, *, force_rollback: bool) -> Generator[None]:
         outermost = not self._transaction.is_open
-        self._transaction.begin()
+        self._transaction.begin()  # which Postgres refuses, as it does any statement, where one has failed before
         savepoint = self._transaction.savepoint()
         self._blocks += 1
         well = False

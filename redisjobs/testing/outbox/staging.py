@@ -44,7 +44,15 @@ class Transaction:
         return self._began
 
     def begin(self) -> None:
-        """From now on it is open, also without a statement."""
+        """From now on it is open, also without a statement.
+
+        Raises:
+            psycopg.errors.InFailedSqlTransaction: a statement was refused before.
+        """
+        if self.failed:
+            raise errors.InFailedSqlTransaction(
+                "current transaction is aborted, commands ignored until end of transaction block"
+            )
         self._began = True
 
     def run(self, statement: bytes, parameters: Parameters) -> Any:
@@ -54,11 +62,7 @@ class Transaction:
             EnqueueError: the row is refused.
             psycopg.errors.InFailedSqlTransaction: one was refused before.
         """
-        if self.failed:
-            raise errors.InFailedSqlTransaction(
-                "current transaction is aborted, commands ignored until end of transaction block"
-            )
-        self._began = True
+        self.begin()
         with self.tables.lock:
             try:
                 return _named(statement)(self, parameters)
