@@ -65,8 +65,11 @@ def list_dead(
                 number = search.count_deaths(which)
             render.as_json({"count": number}) if as_json else click.echo(number)
             return
+        place = search.place_of(after) if after else None
+        if after and place is None:
+            raise exits.Fault(f"{_not_dead([after])}. Leave --after out, and begin anew")
         with bulk.looking():
-            found = search.dead_letters(which, limit + 1, after)
+            found = search.dead_letters(which, limit + 1, place)
     _tell_list(found[:limit], more=len(found) > limit, as_json=as_json, as_lines=as_lines)
 
 

@@ -129,12 +129,20 @@ def _queues(queues: Sequence[QueueNow], width: int, most: int) -> Table:
 def _relays(snapshot: Snapshot, width: int, most: int) -> Table:
     shown = snapshot.relays[:most]
     rows = [
-        [each.relay, number(len(each.queues)), number(each.pending), span(each.lag_s), span(each.unsettled_s)]
+        [
+            each.relay,
+            ",".join(each.queues),
+            number(len(each.queues)),
+            number(each.pending),
+            span(each.lag_s),
+            span(each.unsettled_s),
+        ]
         for each in shown
     ]
     if not shown:
         rows.append(["not known" if "postgres" in snapshot.errors else "nobody"])
-    return _table(width, ["relay", "queues", "pending", "lag", "settle lag"], rows, len(snapshot.relays) - len(shown))
+    heads = ["relay", "leads", "queues", "pending", "lag", "settle lag"]
+    return _table(width, heads, rows, len(snapshot.relays) - len(shown), left=2)
 
 
 def _workers(workers: Sequence[Presence] | None, width: int, most: int) -> Table:

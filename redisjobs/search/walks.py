@@ -95,10 +95,15 @@ class Search:
             for bounds in self._stretches_of_deaths(which, until)
         )
 
-    def dead_letters(self, which: JobFilter, limit: int, after: UUID | None = None) -> list[DeadLetter]:
-        """The youngest dead letters that fit, behind `after`; one that is dead no more counts as the youngest."""
+    def place_of(self, job_id: UUID) -> Death | None:
+        """The place of a dead letter among the others; None: it is dead no more."""
+        rows = self._rows("look at a dead letter", self._sql.death, {"id": job_id})
+        return (rows[0][0], job_id) if rows else None
+
+    def dead_letters(self, which: JobFilter, limit: int, after: Death | None = None) -> list[DeadLetter]:
+        """The youngest dead letters that fit, behind a place."""
         found: list[DeadLetter] = []
-        place, stretch = self._place(after), FIRST_STRETCH
+        place, stretch = after or _AFTER_ALL, FIRST_STRETCH
         parameters = which.parameters(self.began)
         while True:
             here = {"before": place[0], "before_id": place[1], "stretch": stretch}
@@ -163,10 +168,6 @@ class Search:
             if not found:
                 return
             place, stretch = edge, min(4 * stretch, LONGEST_STRETCH)
-
-    def _place(self, after: UUID | None) -> Death:
-        rows = self._rows("look at a dead letter", self._sql.death, {"id": after}) if after else []
-        return (rows[0][0], after) if rows and after else _AFTER_ALL
 
     def _rows(self, what: str, statement: bytes, parameters: dict[str, Any]) -> list[Any]:
         with in_our_words(what), self._connection.transaction():

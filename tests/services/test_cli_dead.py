@@ -76,6 +76,20 @@ def test_arguments_are_shown_when_asked_for_in_any_codec(redisjobs: CommandLine,
     assert "(6 bytes of codec encrypted)" in redisjobs("dead", "show", sealed, "--arguments").stdout
 
 
+def test_pages_go_on_behind_a_dead_letter_and_not_behind_one_that_is_gone(redisjobs: CommandLine, conn: Conn):
+    oldest, middle, youngest = bury(conn), bury(conn), bury(conn)
+
+    first = redisjobs.json("dead", "list", "--limit", "1")
+    rest = redisjobs("dead", "list", "--jsonl", "--after", first["next"]).stdout.splitlines()
+    assert [first["dead"][0]["id"], *(json.loads(line)["id"] for line in rest)] == [
+        str(each) for each in (youngest, middle, oldest)
+    ]
+    assert redisjobs("dead", "list", "--count").stdout == "3\n"
+
+    redisjobs("dead", "redrive", youngest)
+    assert "Leave --after out" in redisjobs("dead", "list", "--after", youngest, code=1).stderr
+
+
 def test_redrive_gives_the_named_ones_a_new_life(redisjobs: CommandLine, conn: Conn):
     again, stays = bury(conn), bury(conn)
 

@@ -143,7 +143,7 @@ def test_pages_of_dead_letters_leave_nothing_out_and_repeat_nothing(full_url: st
     with Search(full_url) as search:
         whole = [each.id for each in search.dead_letters(which, 10_000)]
         first = search.dead_letters(which, 4)
-        second = search.dead_letters(which, 10_000, after=first[-1].id)
+        second = search.dead_letters(which, 10_000, after=search.place_of(first[-1].id))
     assert [each.id for each in [*first, *second]] == whole
     assert [each.died_at for each in first] == sorted((each.died_at for each in first), reverse=True)
 
