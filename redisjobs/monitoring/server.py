@@ -99,11 +99,14 @@ class _Http(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, pages: Pages) -> None:
         self.pages = pages
         self._room = threading.BoundedSemaphore(AT_ONCE)
-        first = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        self.address_family = first[0]
+        if not host and socket.has_dualstack_ipv6():  # one socket for both kinds of addresses
+            host = "::"
+        self.address_family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]  # noqa: S104
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
+        if self.server_address[0] == "::":
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # that of HTTPServer looks the machine's name up in the DNS, which may take its time
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
