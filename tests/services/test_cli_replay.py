@@ -74,7 +74,7 @@ async def test_it_stops_when_the_redriven_fail_again(road: Road, redisjobs: Comm
     await road.work(queues=["q"])
     bury_many(conn, 400)
 
-    options = ("--all", "--rate", "100/s", "--stop-on-failures", "20%")
+    options = ("--all", "--rate", "40/s", "--stop-on-failures", "20%")
     told = await asyncio.to_thread(redisjobs, "dead", "replay", *options, code=1)
 
     assert re.search(r"stopped: too many fail again \(0 ended, \d+ failed again \(100%\)", told.stderr)

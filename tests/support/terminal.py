@@ -63,7 +63,7 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
-    def shows(self, text: str, within: float = 15) -> str:
+    def shows(self, text: str, within: float = 30) -> str:
         """Wait until it has drawn this."""
         eventually_now(lambda: text in self.text() or self._process.poll() is not None, f"it shows {text!r}", within)
         assert text in self.text(), (
@@ -71,7 +71,7 @@ class Terminal:
         )
         return self.text()
 
-    def code(self, within: float = 15) -> int:
+    def code(self, within: float = 30) -> int:
         """Wait until it ends; its exit code."""
         try:
             return self._process.wait(within)
