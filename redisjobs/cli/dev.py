@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from redisjobs import migrations
-from redisjobs.cli import process
+from redisjobs.cli import member, process
 from redisjobs.cli.options import given, store_options
 from redisjobs.cli.relay import relaying
-from redisjobs.cli.worker import conclude, find_app, need_place, serving_options
+from redisjobs.cli.worker import conclude, find_app, need_place, reload_option, run_fleet, serving_options
 from redisjobs.embedded import Embedded, Servers
 from redisjobs.settings import RelaySettings
 from redisjobs.worker import Worker
@@ -25,6 +25,7 @@ GRACE_S = 5.0
 Examples:
   redisjobs dev shop.jobs:app
   redisjobs dev shop.jobs:app -q default,mail
+  redisjobs dev shop.jobs:app --reload             start anew when a file is saved
 
 \b
 Starts a Postgres and a Redis, unless URLs of them are given; their data stay in ./.redisjobs. Another terminal
@@ -40,9 +41,11 @@ reaches them with the two URLs that are printed."""
     show_default=True,
     help="Where the embedded servers keep their data.",
 )
+@reload_option
 @store_options
 def dev(
-    *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int], data: Path
+    *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int], data: Path,
+    reload: bool,
 ) -> None:  # fmt: skip
     """Run everything here: servers, tables, relay and worker."""
     process.prepare()
@@ -50,14 +53,22 @@ def dev(
     given().set_up_logs()
     known = given().settings()
     with Embedded(data, database_url=known.database_url, redis_url=known.redis_url) as servers:
-        _name(servers)
-        found = find_app(place)
-        for step in migrations.migrate(found.settings.need_database_url(), found.settings.schema):
-            click.echo(f"applied {step}", err=True)
-        declared = sorted({job.queue for job in found.jobs.values()}) if queues == ["*"] else []
-        made = Worker(found, queues=[*declared, *queues], concurrency=concurrency, drain_grace=GRACE_S)
-        code = process.run(_serve(made))
+        if member.number() is None:
+            _name(servers)
+        if reload and member.number() is None:
+            code = run_fleet(place, 1, burst=False, reload=True)
+        else:
+            code = _work(place, queues, concurrency, 0.0 if reload else GRACE_S)
     raise click.exceptions.Exit(code)
+
+
+def _work(place: str, queues: list[str], concurrency: int | dict[str, int], grace: float) -> int:
+    found = find_app(place)
+    for step in migrations.migrate(found.settings.need_database_url(), found.settings.schema):
+        click.echo(f"applied {step}", err=True)
+    declared = sorted({job.queue for job in found.jobs.values()}) if queues == ["*"] else []
+    made = Worker(found, queues=[*declared, *queues], concurrency=concurrency, drain_grace=grace)
+    return process.run(_serve(made))
 
 
 async def _serve(made: Worker) -> int:

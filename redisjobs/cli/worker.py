@@ -70,6 +70,11 @@ def serving_options(*, queues: str, names_help: str) -> Callable[[Function], Fun
     return add
 
 
+reload_option = click.option(
+    "--reload", is_flag=True, help="Start anew when a Python file of the app is saved; needs the extra [reload]."
+)
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -117,9 +122,7 @@ Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down a
     show_default=True,
     help="So many processes, each with --concurrency slots; one that ends is started again.",
 )
-@click.option(
-    "--reload", is_flag=True, help="Start anew when a Python file of the app is saved; needs the extra [reload]."
-)
+@reload_option
 @click.option("--uvloop/--no-uvloop", default=None, help="By default where it is installed.")
 @watch_options
 @store_options

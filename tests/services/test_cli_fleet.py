@@ -130,6 +130,19 @@ async def test_a_quiet_worker_takes_nothing_more_and_ends_what_it_has(processes:
         assert (delivery.job_id, delivery.start) == (waits.bytes, 1)
 
 
+async def test_dev_starts_anew_too_when_a_file_is_saved(processes: Processes, redis_url: str):
+    processes.module("shop", SHOP.replace("VERSION", "first"))
+    dev = processes.redisjobs("dev", "shop:app", "--reload")
+    await put(redis_url, "long")
+    await dev.says("first long began, attempt 1", 30)
+
+    processes.module("shop", SHOP.replace("VERSION", "second"))
+
+    await dev.says("second long began, attempt 1", 30)
+    assert dev.stop() == 75
+    assert dev.log().count("export REDISJOBS_REDIS_URL") == 1
+
+
 async def test_a_saved_file_is_run_at_once_and_a_broken_one_waits_for_the_next_save(
     processes: Processes, redis_url: str
 ):
