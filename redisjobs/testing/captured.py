@@ -89,8 +89,8 @@ class Enqueued:
     @overload
     def __call__(self, job: Caller[P, R], /) -> list[EnqueuedCall[R]]: ...
     @overload
-    def __call__(self) -> list[EnqueuedCall[Any]]: ...
-    def __call__(self, job: Caller[..., Any] | None = None) -> list[EnqueuedCall[Any]]:
+    def __call__(self, /) -> list[EnqueuedCall[Any]]: ...
+    def __call__(self, job: Caller[P, R] | None = None, /) -> list[EnqueuedCall[Any]]:
         """The calls of a job, or of all, in the order in which they were enqueued."""
         there = self._notes.there()
         name = None if job is None else job.declared.name
