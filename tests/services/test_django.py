@@ -16,7 +16,7 @@ from tests.support import django_site, django_tasks
 
 from django.contrib.auth.models import Group, Permission, User  # isort: skip  # set up by the line above
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
 from django.test import Client, override_settings
 from django.utils import timezone
@@ -265,6 +265,8 @@ def test_the_command_works_on_the_stores_of_the_settings(capsys: pytest.CaptureF
     call_command("redisjobs", "jobs", "list", "--json")
     assert '"job": "tests.support.django_tasks.double"' in capsys.readouterr().out
 
+    with pytest.raises(CommandError, match="TASKS has no 'nowhere': pass one of default, elsewhere"):
+        call_command("redisjobs", "--tasks", "nowhere", "status")
     with pytest.raises(SystemExit) as ended:
         call_command("redisjobs", "jobs", "show", "no-id")
     assert ended.value.code == 2

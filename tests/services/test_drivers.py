@@ -29,6 +29,11 @@ async def charge(amount: Decimal, at: datetime) -> None:
     del amount, at
 
 
+@app.job
+async def anything(value: object) -> None:
+    del value
+
+
 @pytest.fixture(scope="module")
 def database_url(databases: Databases) -> Iterator[str]:
     """One for all tests here: each begins with an empty outbox."""
@@ -127,6 +132,17 @@ async def test_many_calls_are_one_statement_and_keep_their_order(party: Party, c
     assert len({row["command"] for row in found}) == 1, "each statement has a command number of its own"
     assert found[3]["input"] == {"to": "3 \\ \" ' {} % , é"}
     assert charge.arguments("msgpack", found[7]["payload"]) == {"amount": Decimal("1.10"), "at": at}
+
+
+@pytest.mark.parametrize("value", ["a\0b", 2**64, -(2**63) - 1, 10**40, "%s %(a)s $1 :a", [b"\0\xff", None]])
+async def test_an_argument_comes_back_exactly(party: Party, conn, value: object):
+    await settled(anything.enqueue(party.connection, value))
+    await settled(app.enqueue(party.connection, anything.call(value), anything.call(value)))
+    await party.commit()
+
+    for row in rows(conn, "input::text AS input, payload, codec"):
+        payload = row["payload"] if row["input"] is None else row["input"].encode()
+        assert anything.arguments(row["codec"] or "json", payload) == {"value": value}
 
 
 async def test_cancel_is_part_of_the_transaction(party: Party, conn):

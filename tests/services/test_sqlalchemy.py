@@ -89,11 +89,10 @@ async def test_the_sync_session_below_an_async_one_will_do(database_url: str):
 
 
 def test_an_engine_of_another_database_is_told_which_will_do():
-    with (
-        create_engine("sqlite://").connect() as connection,
-        pytest.raises(ConfigurationError, match=r"sqlite.*psycopg://"),
-    ):
+    other = create_engine("sqlite://")
+    with other.connect() as connection, pytest.raises(ConfigurationError, match=r"sqlite.*psycopg://"):
         mail.enqueue(connection, 1)
+    other.dispose()
 
 
 async def test_what_has_no_transaction_is_refused(engine: Engine):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.db import connections
@@ -16,8 +16,13 @@ from redisjobs.drivers.forms import named
 from redisjobs.integrations.django.configuration import configured, first_alias
 from redisjobs.integrations.django.models import DeadLetter, FinishedJob, LiveJob
 
+if TYPE_CHECKING:
+    _Page = admin.ModelAdmin[Any]
+else:
+    _Page = admin.ModelAdmin  # not generic when it runs
 
-class Looking(admin.ModelAdmin[Any]):
+
+class Looking(_Page):
     """A list and a page for each row, to look at."""
 
     list_per_page = 50

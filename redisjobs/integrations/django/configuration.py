@@ -77,7 +77,13 @@ class Configuration:
 
 
 def configured(alias: str) -> Configuration:
-    """What the settings say about the backend of this alias; the defaults where they say nothing."""
+    """What the settings say about the backend of this alias; the defaults where they say nothing.
+
+    Raises:
+        ConfigurationError: an option that cannot work, or an alias that is not in TASKS.
+    """
+    if alias not in _tasks() and alias != "default":
+        raise ConfigurationError(f"TASKS has no {alias!r}: pass one of {', '.join(_tasks()) or 'default'}")
     return Configuration.of(_tasks().get(alias, {}).get("OPTIONS", {}), f"TASKS[{alias!r}]['OPTIONS']")
 
 
