@@ -126,6 +126,7 @@ def conversation(name: str) -> dict[str, Command]:
         "begin 8": begin, "order 8": order("its own refusal"), "no text": {"do": "enqueue_no_text", "job": note},
         "an option that is none": asks("an option that is none", options={"queu": "mail"}),
         "goes on": asks("goes on"), "commit 8": commit,
+        "NaN": {"do": "enqueue_nan", "job": note},
         "NUL in a tenant": asks("NUL in a tenant", options={"tenant_id": "a\0b"}),
         "NUL in a job": {"do": "enqueue", "job": f"{note}\0b"},
     })  # fmt: skip

@@ -169,6 +169,11 @@ def test_half_a_character_is_refused(talks: dict[str, Talk]):
         assert refused.sqlstate is None, f"{name} refuses it before it is sent"
 
 
+def test_what_is_no_number_is_refused_and_not_made_something_else(talks: dict[str, Talk]):
+    for name in LIBRARIES:
+        assert talks[name].answers["NaN"].error, name
+
+
 def test_what_a_library_refuses_leaves_the_transaction_as_it_was(talks: dict[str, Talk]):
     for name in LIBRARIES:
         heard = talks[name]

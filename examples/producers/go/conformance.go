@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -84,6 +85,8 @@ func (s *session) carryOut(ctx context.Context, c command) (answer any, err erro
 		return EnqueueMany(ctx, s.querier(), c.Job, c.Options["queue"].(string), c.Input)
 	case "enqueue_no_text":
 		return Enqueue(ctx, s.querier(), c.Job, map[string]string{"text": "\xed\xa0\x80"}, nil)
+	case "enqueue_nan":
+		return Enqueue(ctx, s.querier(), c.Job, map[string]float64{"number": math.NaN()}, nil)
 	}
 	return nil, errors.New("nobody knows how to " + c.Do)
 }

@@ -25,6 +25,7 @@ const commands = {
   enqueue: ({ job, input, options = {} }) => enqueue(client, job, input, times(options)),
   enqueue_many: ({ job, input, options }) => enqueueMany(client, job, input, options),
   enqueue_no_text: ({ job }) => enqueue(client, job, { text: '\ud800' }),
+  enqueue_nan: ({ job }) => enqueue(client, job, { number: NaN }),
 };
 
 for await (const line of createInterface({ input: process.stdin })) {

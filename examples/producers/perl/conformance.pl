@@ -22,6 +22,7 @@ my %commands = (
     enqueue     => sub { my ($asked) = @_; enqueue($db, $asked->{job}, $asked->{input}, %{ $asked->{options} // {} }) },
     enqueue_many => sub { my ($asked) = @_; 0 + enqueue_many($db, $asked->{job}, $asked->{input}, %{ $asked->{options} }) },
     enqueue_no_text => sub { no warnings; enqueue($db, $_[0]{job}, { text => "\x{D800}" }) },
+    enqueue_nan => sub { enqueue($db, $_[0]{job}, { number => 'inf' - 'inf' }) },
 );
 
 while (my $line = <STDIN>) {

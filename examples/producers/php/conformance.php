@@ -38,6 +38,8 @@ function carry_out(PDO $db, object $command): string|int|null
             return Redisjobs\enqueue_many($db, $command->job, $command->input, $options['queue']);
         case 'enqueue_no_text':
             return Redisjobs\enqueue($db, $command->job, ['text' => "\xED\xA0\x80"]);
+        case 'enqueue_nan':
+            return Redisjobs\enqueue($db, $command->job, ['number' => NAN]);
     }
     throw new InvalidArgumentException("nobody knows how to $command->do");
 }

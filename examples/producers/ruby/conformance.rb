@@ -23,6 +23,7 @@ def carry_out(command)
   when "enqueue" then enqueue(job, input || {}, options || {})
   when "enqueue_many" then Redisjobs.enqueue_many(CONNECTION, job, input, queue: options["queue"])
   when "enqueue_no_text" then enqueue(job, { text: "\xED\xA0\x80" }, {})
+  when "enqueue_nan" then enqueue(job, { number: Float::NAN }, {})
   end
 end
 
