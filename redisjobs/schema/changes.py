@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from redisjobs.errors import ConfigurationError
 from redisjobs.schema.containment import Comparison, Difference, Schema, find
+from redisjobs.schema.reading import check_document
 
 Level: TypeAlias = Literal["breaking", "warning", "compatible"]
 
@@ -33,6 +34,7 @@ def compare(old: object, new: Schema) -> list[Change]:
     Raises:
         ConfigurationError: the old document is no export of all jobs.
     """
+    check_document(old)
     before, after = _rows(old), _rows(new)
     gone = "the job is gone: its calls are parked"
     found = [Change("breaking", name, "", gone) for name in before if name not in after]

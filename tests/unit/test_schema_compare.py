@@ -21,7 +21,7 @@ from redisjobs import App
 from redisjobs.errors import ConfigurationError
 from redisjobs.schema import Change, compare, export
 from tests.support.annotated import ANNOTATIONS, LEAVES, PATIENT, Pair, either, list_of, map_of
-from tests.support.json_forms import as_json
+from tests.support.json_forms import as_json, changed, places, without
 from tests.unit.test_schema_export import FORMATS, job_of, sent
 from tests.unit.test_shapes import Names, Tree
 
@@ -225,8 +225,22 @@ def test_a_class_that_moved_or_has_another_name_changes_nothing():
 @pytest.mark.parametrize("old", [None, [], {}, {"oneOf": 5}, {"oneOf": [{}]}, {"type": "object"}, "x",
                                  {"oneOf": [{"properties": {"job": {"const": "a"}}}]}])  # fmt: skip
 def test_a_document_that_is_no_export_is_refused(old: Any):
-    with pytest.raises(ConfigurationError, match="is no export of all jobs: store what `redisjobs schema"):
+    with pytest.raises(ConfigurationError, match="is no export of all jobs.*: store what `redisjobs schema"):
         compare(old, of(int))
+
+
+def test_a_document_that_somebody_edited_is_compared_or_refused():
+    document = of(tuple[One, Bounded | None, Literal["a", 1], dict[Small, list[Decimal]], Tree])
+    others: list[Any] = [None, True, 7, "x", [], {}, [1]]
+    refused = 0
+    for way in list(places(document)):
+        edited = [changed(document, way, value) for value in others]
+        for each in [*edited, *([without(document, way)] if way else [])]:
+            try:
+                compare(each, document)
+            except ConfigurationError:
+                refused += 1
+    assert refused > 100
 
 
 @settings(PATIENT, max_examples=30)
