@@ -225,7 +225,7 @@ def test_a_class_that_moved_or_has_another_name_changes_nothing():
 @pytest.mark.parametrize("old", [None, [], {}, {"oneOf": 5}, {"oneOf": [{}]}, {"type": "object"}, "x",
                                  {"oneOf": [{"properties": {"job": {"const": "a"}}}]}])  # fmt: skip
 def test_a_document_that_is_no_export_is_refused(old: Any):
-    with pytest.raises(ConfigurationError, match="is no export of all jobs.*: store what `redisjobs schema"):
+    with pytest.raises(ConfigurationError, match=r"is no export of all jobs.*: store what `redisjobs schema"):
         compare(old, of(int))
 
 
