@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from redisjobs.app import App
-from redisjobs.broker import Broker, Heart
-from redisjobs.call import Call, Handle
-from redisjobs.direct import publication_of
+from redisjobs.call import Handle
 from redisjobs.errors import StoreUnavailable
 from redisjobs.relay import Relay
 from redisjobs.settings import RelaySettings
-from redisjobs.stores import Stores, Words
+from redisjobs.stores import Stores
 from redisjobs.testing.clock import RelayClock, TurnedClock, WorkerClock
 from redisjobs.testing.faults import Faults
 from redisjobs.testing.mortal import MortalWorker
 from redisjobs.testing.outbox import AsyncMemoryConnection, MemoryConnection, MemoryDatabase, Tables
-from redisjobs.testing.outbox.tables import QueueRow
+from redisjobs.testing.stores import MemoryStores
 
 if TYPE_CHECKING:
     from redisjobs.testing.fake import FakeRedis
@@ -92,7 +89,7 @@ class World:
     async def __aenter__(self) -> Self:
         await self.app.close()
         self._stores = self.app.stores
-        self.app.stores = _MemoryStores(self)
+        self.app.stores = MemoryStores(self.app.settings, self.clock, self.tables, self.redis)
         await self.redis.start()
         return self
 
@@ -228,26 +225,6 @@ class World:
     def _restless(self) -> str:
         rows = [f"{row.job} is {row.state} after {row.attempts} attempts" for row in self.tables.outbox.values()]
         return "; ".join(rows[:5]) or "jobs bring forth jobs"
-
-
-class _MemoryStores(Stores):
-    """The stores of a world."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world.app.settings)
-        self._world = world
-
-    async def put(self, broker: Callable[[], Broker], queue: str, calls: Sequence[Call[Any]]) -> Words:
-        now = self._world.clock.now()
-        words = await broker().enqueue_direct(queue, [publication_of(call, now) for call in calls])
-        self._world.tables.queues.setdefault(queue, QueueRow(queue))
-        return words
-
-    def broker(self) -> Broker:
-        return self._world.redis.broker()
-
-    def heart(self, timeout: float) -> Heart:
-        return self._world.redis.heart()
 
 
 async def _ended(*tasks: asyncio.Task[Any]) -> None:
