@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from redisjobs.doctor import limits
 from tests.support.crew import Crew
 from tests.support.queue import QueueByHand
 
@@ -50,3 +51,10 @@ def role(database_url: str) -> Iterator[Callable[[str], str]]:
         conn.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
         conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
     conn.close()
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doctor calls no store slow, however busy this machine is."""
+    for name in ("SLOW_S", "TOO_SLOW_S", "CLOCK_S"):
+        monkeypatch.setattr(limits, name, 60.0)

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import redis as redis_py
 
@@ -32,7 +33,7 @@ def redisjobs(database_url: str, redis_url: str) -> CommandLine:
 
 @pytest.fixture
 async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url, name="relay-1") as made:
+    async with relay_by_hand(database_url, redis_url, name="relay-1", lease=600) as made:
         yield made
 
 
@@ -184,16 +185,35 @@ async def test_a_queue_that_is_well_shows_its_numbers(
     assert "1 workers" in found["value"]
 
 
-def test_nothing_is_wrong_with_embedded_servers(tmp_path: Path):
+@pytest.mark.usefixtures("unhurried")
+async def test_nothing_is_wrong_with_embedded_servers_at_work(tmp_path: Path):
     with Embedded(tmp_path) as servers:
         migrate(servers.database_url)
-        found = examine(
-            CommandLine({"REDISJOBS_DATABASE_URL": servers.database_url, "REDISJOBS_REDIS_URL": servers.redis_url})
-        )
+        crew = Crew(servers.redis_url)
+
+        @crew.app.job
+        async def add() -> None:
+            return None
+
+        await crew.start(queues=["q"])
+        async with relay_by_hand(servers.database_url, servers.redis_url, lease=600) as relay:
+            with psycopg.connect(servers.database_url) as conn:
+                stage(conn, queue="q")
+                stage(conn, queue="q", run_at="2100-01-01 00:00Z")
+            await relay.rounds()
+            await eventually(lambda: crew.workers[0].stats()["processed"] == 1, "the first one ran")
+            await relay.rounds()
+
+            found = examine(
+                CommandLine({"REDISJOBS_DATABASE_URL": servers.database_url, "REDISJOBS_REDIS_URL": servers.redis_url})
+            )
+        await crew.close()
 
     assert found.levels("warn", "fail", "unknown") == {}
+    assert found.of("queues.state", "q")["level"] == "ok"
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_nothing_is_wrong_with_servers_as_compose_starts_them(tmp_path: Path):
     with (
         PostgresServer(tmp_path / "postgres", postgres_binaries(), fsync="on", shared_buffers="128MB") as postgres,

@@ -25,6 +25,7 @@ from tests.support.relays import Hand, RelayByHand, hand, relay_by_hand
 
 HOLD = """INSERT INTO redisjobs.queues (queue, holder, token, epoch, lease_until)
           VALUES ('q', 'relay-1', 1, %s, now() + %s::interval) ON CONFLICT (queue) DO NOTHING"""
+LATER_MS = 3 * 3_600_000
 FAILURE = ErrorRecord(attempt=1, at="2026-01-02T03:04:05", type="ValueError", message="boom", traceback="…")
 
 
@@ -62,7 +63,7 @@ def explain(redisjobs: CommandLine) -> Callable[..., Told]:
 
 @pytest.fixture
 async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url, name="relay-1") as made:
+    async with relay_by_hand(database_url, redis_url, name="relay-1", lease=600) as made:
         yield made
 
 
@@ -78,7 +79,7 @@ def when(word: str, explain: Callable[..., Told], job: UUID) -> Told:
     return explain(job)
 
 
-def held(conn: Conn, left: str = "10 s") -> None:
+def held(conn: Conn, left: str = "10 min") -> None:
     """Queue q is held by relay-1."""
     conn.execute(HOLD, [None, left])
 
@@ -98,7 +99,7 @@ def change(conn: Conn, job: UUID, assignments: str) -> None:
 async def in_redis(conn: Conn, q: QueueByHand, /, row: dict[str, Any] | None = None, **given: Any) -> UUID:
     """A job of queue q as it is once it is published: its row marked, and Redis has it; relay-1 holds the queue."""
     job = staged(conn, **(row or {}))
-    conn.execute(HOLD, ["life-1", "10 s"])
+    conn.execute(HOLD, ["life-1", "10 min"])
     change(conn, job, "state = 'published', published_at = now(), publications = 1")
     await q.publish(publication("mail", job_id=job.bytes, **given))
     return job
@@ -145,12 +146,12 @@ def test_a_row_that_no_relay_publishes(explain: Callable[..., Told], conn: Conn)
 
 
 def test_a_row_whose_relay_is_gone_while_another_one_runs(explain: Callable[..., Told], conn: Conn):
-    held(conn, "-60 s")
-    conn.execute("INSERT INTO redisjobs.queues (queue, holder, lease_until) VALUES ('x', 'relay-2', now() + '10 s')")
+    held(conn, "-3 h")
+    conn.execute("INSERT INTO redisjobs.queues (queue, holder, lease_until) VALUES ('x', 'relay-2', now() + '10 min')")
 
     told = explain(staged(conn))
 
-    assert "No relay holds queue q now; relay-1 held it until 60 s ago; relay-2 runs" in told.why
+    assert "No relay holds queue q now; relay-1 held it until 3 h ago; relay-2 runs" in told.why
     assert told.next.startswith("The relay that takes the queue publishes it")
 
 
@@ -311,13 +312,13 @@ async def test_a_job_that_a_worker_read_and_did_not_begin(explain: Callable[...,
 
 async def test_a_job_that_runs(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     job = await in_redis(conn, q, {"max_attempts": 4})
-    await q.take_one("worker-1", lease_ms=20_000)
+    await q.take_one("worker-1", lease_ms=LATER_MS)
 
     told = explain(job)
 
     assert told.place == "running"
     assert told.where.startswith("It runs on worker worker-1: its attempt 1 of 4. Its lease was renewed")
-    assert "and ends in 20 s, at" in told.where
+    assert "and ends in 3 h, at" in told.where
     assert told.next.startswith("When its body ends, the worker says how, and the relay settles that")
 
 
@@ -348,10 +349,10 @@ async def test_a_job_that_lost_its_workers_again_and_again(explain: Callable[...
 
 async def test_a_job_that_is_delayed(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     await q.take("worker-1")
-    told = explain(await in_redis(conn, q, delay_ms=90_000))
+    told = explain(await in_redis(conn, q, delay_ms=LATER_MS))
 
     assert told.place == "delayed"
-    assert told.where.startswith("It is in Redis, and waits for its time: due in 90 s, at ")
+    assert told.where.startswith("It is in Redis, and waits for its time: due in 3 h, at ")
     assert told.codes == []
     assert told.next == "At its time a worker of the queue moves it to its stream, and starts attempt 1."
 
@@ -361,7 +362,7 @@ async def test_a_job_that_is_retried(explain: Callable[..., Told], conn: Conn, r
     await relay.rounds()
     record = pack(error=FAILURE)
     delivery = await worker.one("q")
-    await worker.broker.finish("q", "worker-1", [finish(delivery, "retry", delay_ms=60_000, record=record)])
+    await worker.broker.finish("q", "worker-1", [finish(delivery, "retry", delay_ms=LATER_MS, record=record)])
     before = explain(job)
     await worker.broker.mark_dirty(["q"])
     await relay.rounds()
@@ -369,7 +370,7 @@ async def test_a_job_that_is_retried(explain: Callable[..., Told], conn: Conn, r
 
     assert (before.place, before.why) == ("retrying", "Attempt 1 failed; its error is on the way to Postgres.")
     assert told.place == "retrying"
-    assert told.where.startswith("It is in Redis, and waits for its next attempt: due in 60 s, at ")
+    assert told.where.startswith("It is in Redis, and waits for its next attempt: due in 3 h, at ")
     assert told.why == "Attempt 1 failed: ValueError: boom."
     assert told.next.endswith("starts attempt 2 of 3.")
 
@@ -377,27 +378,27 @@ async def test_a_job_that_is_retried(explain: Callable[..., Told], conn: Conn, r
 async def test_a_job_that_snoozed(explain: Callable[..., Told], conn: Conn, relay: RelayByHand, worker: Hand):
     job = staged(conn)
     await relay.rounds()
-    await worker.run("snooze", queue="q", delay_ms=60_000)
+    await worker.run("snooze", queue="q", delay_ms=LATER_MS)
     before = explain(job)
     await relay.rounds()
     told = explain(job)
 
     for each in (before, told):
         assert each.place == "snoozed"
-        assert each.where.startswith("It is in Redis, snoozed by its own body: due in 60 s")
+        assert each.where.startswith("It is in Redis, snoozed by its own body: due in 3 h")
         assert each.next.endswith("starts attempt 1.")
 
 
 async def test_a_job_that_is_suspended(explain: Callable[..., Told], conn: Conn, relay: RelayByHand, worker: Hand):
     job = staged(conn)
     await relay.rounds()
-    await worker.run("suspended", queue="q", delay_ms=60_000)
+    await worker.run("suspended", queue="q", delay_ms=LATER_MS)
     await relay.rounds()
 
     told = explain(job)
 
     assert told.place == "suspended"
-    assert "it comes back in 60 s" in told.where
+    assert "it comes back in 3 h" in told.where
 
 
 async def test_a_job_whose_name_nobody_knows(
@@ -455,10 +456,10 @@ def test_a_staged_job_whose_cancel_was_asked_for(explain: Callable[..., Told], c
 
 async def test_a_job_that_expires_while_it_waits(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     await q.take("worker-1")
-    soon = await in_redis(conn, q, expire_ms=60_000)
+    soon = await in_redis(conn, q, expire_ms=LATER_MS)
     late = await in_redis(conn, q, expire_ms=-1)
 
-    assert "unless that is later than its expiry (in 60 s" in explain(soon).next
+    assert "unless that is later than its expiry (in 3 h" in explain(soon).next
     told = when("expired", explain, late)
     assert told.next == "The next worker that takes it ends it as expired, without running it."
 
@@ -684,7 +685,7 @@ def test_arguments_are_never_shown(redisjobs: CommandLine, conn: Conn):
 async def test_it_only_reads_and_needs_no_more_than_to_look(
     redisjobs: CommandLine, conn: Conn, q: QueueByHand, role: Callable[[str], str]
 ):
-    jobs = [await in_redis(conn, q), staged(conn), new_id(), await in_redis(conn, q, delay_ms=60_000)]
+    jobs = [await in_redis(conn, q), staged(conn), new_id(), await in_redis(conn, q, delay_ms=LATER_MS)]
     await q.take_one("worker-1")
     before = (rows(conn), q.dump())
 
