@@ -29,6 +29,7 @@ from redisjobs.integrations.django.framework import (
     TaskResultStatus,
     task_backends,
 )
+from redisjobs.testing import capture
 from tests.support.stores import Databases
 
 READY = TaskResultStatus.READY
@@ -62,6 +63,18 @@ def rows(table: str = "outbox") -> list[dict[str, Any]]:
 
 
 # -- enqueuing
+def test_a_test_sees_what_its_open_transaction_has_kept():
+    with capture(app_of()) as enqueued, transaction.atomic():
+        kept = django_tasks.double.enqueue(1)
+        with contextlib.suppress(ZeroDivisionError), transaction.atomic():
+            django_tasks.double.enqueue(2)
+            raise ZeroDivisionError
+        assert [each.id for each in enqueued()] == [kept.id]
+        transaction.set_rollback(True)
+
+    assert enqueued() == []
+
+
 def test_a_task_is_enqueued_with_the_commit_of_the_open_transaction_and_not_before():
     with transaction.atomic():
         Group.objects.create(name="made together")
