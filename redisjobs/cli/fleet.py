@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from redisjobs.base.signals import Signals
 from redisjobs.cli import member
 from redisjobs.cli.exits import CONFIGURATION, UNAVAILABLE
+from redisjobs.cli.fleet_notices import FleetNotices
 from redisjobs.drain import HANDED_BACK
 from redisjobs.logs import event
 
@@ -70,6 +71,7 @@ class Fleet:
         self._command = list(command)
         self._env = dict(env or {})
         self._ends = ends
+        self._notices = FleetNotices(count)
         self._waits_for_change = waits_for_change
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
@@ -79,13 +81,15 @@ class Fleet:
         signals = Signals(self.stop, lambda: self._pass_on(signal.SIGTSTP))
         signals.take_over()
         try:
-            return worst(await asyncio.gather(*(self._keep(number) for number in range(1, self.count + 1))))
+            with self._notices:
+                return worst(await asyncio.gather(*(self._keep(number) for number in range(1, self.count + 1))))
         finally:
             signals.give_back()
 
     def stop(self) -> None:
         """Start nothing more and have every process stop; a second time: at once."""
         self._stopping.set()
+        self._notices.stopping()
         self._changed.set()
         self._pass_on(signal.SIGTERM)
 
@@ -125,7 +129,7 @@ class Fleet:
                 return 0
 
     async def _one_life(self, number: int, changed: asyncio.Event) -> int:
-        env = os.environ | self._env | member.environment(number)
+        env = os.environ | self._env | self._notices.environment(number) | member.environment(number)
         process = await asyncio.create_subprocess_exec(*self._command, env=env, process_group=0)
         self._running[number] = process
         try:
@@ -134,6 +138,7 @@ class Fleet:
             return await process.wait()
         finally:
             del self._running[number]
+            self._notices.gone(number)
 
     async def _pause(self, number: int, code: int, deaths: int, changed: asyncio.Event) -> None:
         if self._waits_for_change and code > 0:

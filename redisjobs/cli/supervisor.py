@@ -25,7 +25,7 @@ async def supervised(part: Part, works: Callable[[], bool]) -> AsyncGenerator[No
     if not address:
         yield
         return
-    notices = _Notices(address)
+    notices = Notices(address)
     following = asyncio.create_task(_follow(notices, part, works))
     try:
         yield
@@ -35,22 +35,22 @@ async def supervised(part: Part, works: Callable[[], bool]) -> AsyncGenerator[No
         notices.close()
 
 
-async def _follow(notices: _Notices, part: Part, works: Callable[[], bool]) -> None:
-    watchdog = _watchdog()
-    pause = LOOK_S if watchdog is None else min(LOOK_S, watchdog / 3)
+async def _follow(notices: Notices, part: Part, works: Callable[[], bool]) -> None:
+    limit = watchdog()
+    pause = LOOK_S if limit is None else min(LOOK_S, limit / 3)
     beat_at = time.monotonic()
     while True:
         if part.state == "draining":
             notices.once("STOPPING=1")
         elif works():
             notices.once("READY=1")
-        if watchdog is not None and time.monotonic() >= beat_at:
+        if limit is not None and time.monotonic() >= beat_at:
             notices.say("WATCHDOG=1")
-            beat_at = time.monotonic() + watchdog / 3
+            beat_at = time.monotonic() + limit / 3
         await asyncio.sleep(pause)
 
 
-def _watchdog() -> float | None:
+def watchdog() -> float | None:
     """Seconds after which a process that says nothing is taken for dead; None where nobody waits for us."""
     microseconds, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     if not microseconds.isdecimal() or int(microseconds) == 0 or pid not in ("", str(os.getpid())):
@@ -58,7 +58,9 @@ def _watchdog() -> float | None:
     return int(microseconds) / 1e6
 
 
-class _Notices:
+class Notices:
+    """The socket of systemd."""
+
     def __init__(self, address: str) -> None:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -66,13 +68,16 @@ class _Notices:
         self._said: set[str] = set()
 
     def once(self, word: str) -> None:
+        """Say this, unless it was said before."""
         if word not in self._said:
             self._said.add(word)
             self.say(word)
 
     def say(self, word: str) -> None:
+        """Say this."""
         with contextlib.suppress(OSError):  # a supervisor that does not listen must not cost the work
             self._socket.sendto(word.encode(), self._address)
 
     def close(self) -> None:
+        """Give it back."""
         self._socket.close()

@@ -58,14 +58,16 @@ def env(tmp_path: Path, systemd: Systemd) -> dict[str, str]:
     return {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
 
 
-@pytest.mark.parametrize("command", ["worker shop:app --no-uvloop", "worker shop:app --queues *", "relay"])
+@pytest.mark.parametrize(
+    "command", ["worker shop:app --no-uvloop", "worker shop:app --queues *", "worker shop:app --processes 2", "relay"]
+)
 async def test_ready_alive_and_stopping_are_told(
     processes: Processes, systemd: Systemd, env: dict[str, str], command: str
 ):
     processes.module("shop", SHOP)
     program = processes.redisjobs(*command.split(), env=env)
 
-    await eventually(lambda: "READY=1" in systemd.told(), "it is ready", 15)
+    await eventually(lambda: "READY=1" in systemd.told(), "it is ready", 30)
     await eventually(lambda: systemd.told().count("WATCHDOG=1") > 3, "it is alive")
     assert "STOPPING=1" not in systemd.told()
 
@@ -89,6 +91,25 @@ async def test_while_a_store_is_down_it_is_never_ready(
 
     assert await program.ended() == 69
     assert "READY=1" not in systemd.told()
+
+
+async def test_one_hanging_process_of_several_is_noticed(
+    processes: Processes, systemd: Systemd, env: dict[str, str], redis_url: str
+):
+    processes.module("shop", SHOP)
+    program = processes.redisjobs("worker", "shop:app", "--processes", "2", env=env)
+    await eventually(lambda: "READY=1" in systemd.told(), "all are ready", 30)
+    assert program.log().count("worker.started") == 2
+    async with QueueByHand(redis_url, "default") as q:
+        await q.broker.enqueue_direct("default", [publication("hang", direct=True)])
+    await program.says("it hangs")
+
+    async def is_silent() -> bool:
+        told = len(systemd.told())
+        await always(lambda: len(systemd.told()) == told, "nothing is told", lasting=0.5)
+        return True
+
+    await eventually(is_silent, "nothing is told any more, though the other process goes on", 15)
 
 
 async def test_a_loop_that_hangs_says_no_more_that_it_is_alive(
