@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from redisjobs import ConfigurationError, EnqueueError
 from redisjobs.integrations.django import TasksBackend, app_of
+from redisjobs.integrations.django.discovery import discover
 from redisjobs.integrations.django.framework import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -187,6 +188,14 @@ def test_the_outbox_is_in_the_database_that_the_backend_names(databases: Databas
     finally:
         connections["jobs"].close()
         databases.drop(url)
+
+
+def test_a_worker_of_a_backend_knows_the_tasks_of_the_others_too():
+    far_app = app_of("elsewhere")
+    discover(far_app)
+
+    assert django_tasks.third_time.module_path in far_app.jobs
+    assert django_tasks.fail.module_path not in far_app.jobs, "its queue is not among the QUEUES of that backend"
 
 
 @pytest.mark.parametrize(

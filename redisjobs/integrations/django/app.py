@@ -26,7 +26,7 @@ class DjangoApp(App):
     CONN_MAX_AGE are closed before and after it.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, alias: str) -> None:
         super().__init__(
             "django",
             database_url=configuration.database_url(),
@@ -35,6 +35,7 @@ class DjangoApp(App):
             prefix=configuration.prefix,
         )
         self.configuration = configuration
+        self.alias = alias
 
     def declare(self, function: Callable[..., Any], options: JobOptions) -> Job[Any, Any]:
         """What `job` does, for a function whose types do not matter."""
@@ -54,8 +55,14 @@ def app_of(alias: str | None = None) -> DjangoApp:
     name = alias or first_alias()
     with _lock:
         if name not in _apps:
-            _apps[name] = DjangoApp(configured(name))
+            _apps[name] = DjangoApp(configured(name), name)
         return _apps[name]
+
+
+def apps() -> list[DjangoApp]:
+    """The apps of all backends that were used here."""
+    with _lock:
+        return list(_apps.values())
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -26,7 +25,7 @@ from redisjobs.errors import ConfigurationError, OptionError
 from redisjobs.integrations.django import framework
 from redisjobs.integrations.django.app import DjangoApp, app_of
 from redisjobs.integrations.django.bodies import body_of
-from redisjobs.integrations.django.discovery import discover
+from redisjobs.integrations.django.discovery import discover, loaded
 from redisjobs.integrations.django.framework import InvalidTask, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from redisjobs.integrations.django.results import Row, result_of
 from redisjobs.integrations.django.task import Task
@@ -124,10 +123,10 @@ class TasksBackend(framework.BaseTaskBackend):
         return found
 
     def _task(self, path: str, result_id: str) -> framework.AnyTask:
-        found = _loaded(path)
+        found = loaded(path)
         if found is None:
             discover(self.app)
-            found = _loaded(path)
+            found = loaded(path)
         if not isinstance(found, framework.Task):
             raise TaskResultDoesNotExist(result_id)
         return replace(cast("framework.AnyTask", found), backend=self.alias)
@@ -170,9 +169,3 @@ def _fit(task: framework.AnyTask, args: list[Any], kwargs: dict[str, Any]) -> No
         inspect.signature(task.func).bind(*given, **kwargs)
     except TypeError as error:
         raise TypeError(f"task {task.module_path}: {error}") from None
-
-
-def _loaded(path: str) -> object:
-    """What stands at this place, if its module is there already: what only a row names is never imported."""
-    module, _, name = path.rpartition(".")
-    return getattr(sys.modules.get(module), name, None)
