@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from redisjobs.broker import Delivery
 from tests.support.builders import publication
+from tests.support.eventually import eventually
 from tests.support.queue import QueueByHand
 
 
@@ -31,7 +32,7 @@ async def test_the_latest_report_of_the_holder_stands(q: QueueByHand):
 async def test_whoever_lost_the_lease_writes_nothing(q: QueueByHand):
     await q.publish(publication())
     lost = await q.take_one(lease_ms=1)
-    (held,) = await q.reclaim("w2")
+    (held,) = await eventually(lambda: q.reclaim("w2"), "the lease has lapsed")
 
     q.heart.progress("q", "w1", [report(lost, b'[9,10,""]')])
     assert await done(q, held.job_id) is None
