@@ -58,9 +58,30 @@ class Leaf(Plain):
         super().__init__(kind)
         self._sources = sources
 
+    @property
+    def sources(self) -> frozenset[type]:
+        """What else it may come as."""
+        return frozenset(self._sources)
+
     def read(self, data: object) -> Any:
         parse = self._sources.get(type(data))
         return data if parse is None else parse(data)
+
+
+SCALARS = frozenset({str, int, float, bool, type(None)})
+"""What JSON has besides objects and arrays."""
+
+
+def scalars_of(shape: Shape) -> frozenset[type] | None:
+    """Which of the scalars a value of this shape may be, or come as; None: nothing is known of that."""
+    if isinstance(shape, Union):
+        of_members = [scalars_of(member.shape) for member in shape.members]
+        known = [each for each in of_members if each is not None]
+        return frozenset[type]().union(*known) if len(known) == len(of_members) else None
+    if not shape.kinds:
+        return None
+    kinds = shape.kinds | (shape.sources if isinstance(shape, Leaf) else frozenset())
+    return (kinds | {bool} if int in kinds else kinds) & SCALARS
 
 
 class Unresolved(Shape):
@@ -180,7 +201,7 @@ class Union(Shape):
     """One of several shapes. Where plain data alone would not tell which, it travels tagged."""
 
     def __init__(self, members: list[Member]) -> None:
-        self._members = members
+        self.members = members
         self.writes = any(member.shape.writes for member in members)
         self.reads = any(member.shape.reads for member in members)
         kinds = [member.shape.kinds for member in members]
@@ -193,20 +214,20 @@ class Union(Shape):
     def write(self, value: Any, depth: int = 0) -> Any:
         if not self.writes:
             return value
-        for member in self._members:
+        for member in self.members:
             if member.shape.writes and member.shape.claims(value):
                 data = member.shape.write(value, depth)
                 return Tagged(member.name, data) if member.tagged else data
         return value
 
     def claims(self, value: Any) -> bool:
-        return any(member.shape.claims(value) for member in self._members)
+        return any(member.shape.claims(value) for member in self.members)
 
     def read(self, data: Any) -> Any:
         if type(data) is Tagged:
             return self._read_tagged(data)
-        fitting = [member.shape for member in self._members if type(data) in member.shape.kinds]
-        others = [member.shape for member in self._members if type(data) not in member.shape.kinds]
+        fitting = [member.shape for member in self.members if type(data) in member.shape.kinds]
+        others = [member.shape for member in self.members if type(data) not in member.shape.kinds]
         if any(not shape.reads for shape in fitting):
             return data
         failure: Exception | None = None
@@ -223,7 +244,7 @@ class Union(Shape):
         return data
 
     def _read_tagged(self, data: Tagged) -> Any:
-        for member in self._members:
+        for member in self.members:
             if member.name == data.name:
                 return member.shape.read(data.data)
         raise ValueError("no alternative of this name")

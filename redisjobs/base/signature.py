@@ -11,7 +11,7 @@ from typing import Any, get_origin
 
 from redisjobs.base.annotations import annotations_of, resolve, shape_of
 from redisjobs.base.plain import Refusal, is_dict, is_list
-from redisjobs.base.shapes import ANY, Shape
+from redisjobs.base.shapes import ANY, SCALARS, Shape, scalars_of
 from redisjobs.errors import ArgumentsError, ConfigurationError, DecodeError
 
 _REMEMBERED = 64
@@ -86,13 +86,17 @@ class Signature:
         bound = dict(zip(plan.positional, args, strict=False)) | kwargs
         if len(bound) != len(args) + len(kwargs) or not plan.fits(bound):
             self._explain(args, kwargs)
+        if (misfit := plan.misfit(bound)) is not None:
+            raise ArgumentsError(f"job {self.name!r}: {misfit}")
         return {name: self._write(name, value) for name, value in bound.items()} if plan.writes else bound
 
     def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             self._plan.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentsError(f"job {self.name!r}: {error}; it takes {self._plan.shown}") from None
+            unknown = [] if self._plan.rest else sorted(kwargs.keys() - self._plan.names)
+            also = f", and it knows no {', '.join(unknown)}" if unknown and f"'{unknown[0]}'" not in str(error) else ""
+            raise ArgumentsError(f"job {self.name!r}: {error}{also}; it takes {self._plan.shown}") from None
 
     def arguments(self, data: Any) -> dict[str, Any]:
         """The arguments by name, from a decoded payload: an object of names, or an array of positions.
@@ -104,6 +108,8 @@ class Signature:
         named: dict[str, Any] = data if is_dict(data) else self._by_name(data)
         if not plan.fits(named):
             raise self._misfit(named.keys())
+        if (misfit := plan.misfit(named)) is not None:
+            raise DecodeError(f"an argument of job {self.name!r} does not fit in this release: {misfit}")
         return {name: self._read(name, value) for name, value in named.items()} if plan.reads else named
 
     def write_result(self, value: Any) -> Any:
@@ -172,6 +178,7 @@ class _Plan:
     Args:
         parameters: the shape of each, without the one that takes all other names.
         rest: the name of that one, and the shape of what it takes.
+        scalars: which of them each may be, where that is known.
     """
 
     signature: inspect.Signature
@@ -183,6 +190,7 @@ class _Plan:
     names: frozenset[str]
     writes: bool
     reads: bool
+    scalars: dict[str, frozenset[type]]
     seen: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
 
     @classmethod
@@ -201,7 +209,27 @@ class _Plan:
             names=frozenset(shapes),
             writes=any(shape.writes for shape in (*shapes.values(), rest_shape)),
             reads=any(shape.reads for shape in (*shapes.values(), rest_shape)),
+            scalars={
+                each.name: allowed | {type(None)} if each.default is None else allowed
+                for each in named
+                if (allowed := scalars_of(shapes[each.name])) is not None
+            },
         )
+
+    def misfit(self, arguments: Mapping[str, Any]) -> str | None:
+        """What is wrong with the first that is a text, a number or the like, and may not be one of its kind."""
+        for name, value in arguments.items():
+            kind = type(value)
+            if kind not in SCALARS or kind in self.scalars.get(name, SCALARS):
+                continue
+            if kind is float and int in self.scalars[name] and value.is_integer():  # some languages know no other
+                continue
+            return f"{name[:60]} is {_a(kind)}, and its annotation says {self._annotation(name)}"
+        return None
+
+    def _annotation(self, name: str) -> str:
+        written = self.signature.parameters[name].annotation
+        return (written if isinstance(written, str) else inspect.formatannotation(written))[:100]
 
     def fits(self, arguments: dict[str, Any]) -> bool:
         """Whether these names are a call of the function."""
@@ -237,6 +265,10 @@ def _guarded(shape: Shape, data: Any, what: str) -> Any:
         return shape.read(data)
     except Exception as error:  # noqa: BLE001  # a class of the user's, built from data of any age
         raise DecodeError(f"{what} does not fit its annotation in this release ({type(error).__name__})") from None
+
+
+def _a(kind: type) -> str:
+    return "None" if kind is type(None) else f"{'an' if kind is int else 'a'} {kind.__name__}"
 
 
 def _kind(data: object) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 import time
+from typing import Any
 
 import psycopg
 import pytest
@@ -89,7 +90,9 @@ async def test_calls_that_are_cancelled_at_random_points_leak_no_connection(road
     answers = await asyncio.gather(*(client.holder("default", str(n)) for n in range(100)))
 
     assert answers == [None] * 100
-    assert not client.broker().redis.connection_pool._in_use_connections
+    redis: Any = client.broker().redis
+    assert redis.connection_pool._in_use_connections == set(redis._at_hand), "none is with a call that has ended"
+    assert len(redis._at_hand) <= 100
     await client.close()
     await eventually(lambda: redis_proxy.connections == 0, "every connection was given back")
 

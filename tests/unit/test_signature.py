@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -199,3 +201,72 @@ def test_annotations_may_name_what_stands_around_the_function():
     signature = of(take, Local=Local)
 
     assert signature.arguments(signature.bind((Local(1),), {})) == {"value": Local(1)}
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+def typed(
+    *,
+    number: int = 0,
+    text: str = "",
+    share: float = 0.0,
+    sure: bool = False,
+    prices: list[float] | None = None,
+    line: Line | None = None,
+    day: date | None = None,
+    colour: Colour = Colour.RED,
+    either: int | str = 0,
+    sloppy: str = None,  # type: ignore[assignment]  # noqa: RUF013 - as users declare it
+    anything: Any = None,
+) -> None:
+    del number, text, share, sure, prices, line, day, colour, either, sloppy, anything
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"number": "seven"}, "number is a str, and its annotation says int"),
+        ({"number": 7.5}, "number is a float, and its annotation says int"),
+        ({"number": None}, "number is None, and its annotation says int"),
+        ({"text": 7}, "text is an int, and its annotation says str"),
+        ({"share": "half"}, "share is a str, and its annotation says float"),
+        ({"sure": 1}, "sure is an int, and its annotation says bool"),
+        ({"prices": "nonsense"}, r"prices is a str, and its annotation says list\[float\] | None"),
+        ({"line": "nonsense"}, "line is a str, and its annotation says Line | None"),
+        ({"day": 7}, "day is an int, and its annotation says date | None"),
+        ({"colour": 7}, "colour is an int, and its annotation says Colour"),
+        ({"either": 1.5}, "either is a float, and its annotation says int | str"),
+    ],
+)
+def test_a_text_or_a_number_in_the_wrong_place_is_refused_at_both_ends(arguments: dict[str, Any], why: str):
+    with pytest.raises(ArgumentsError, match=f"^job 'mail': {why}"):
+        of(typed).bind((), arguments)
+    with pytest.raises(DecodeError, match=f"does not fit in this release: {why}"):
+        of(typed).arguments(arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"number": 7, "text": "seven", "share": 0.5, "sure": True, "prices": [1.5], "either": "x", "colour": "red"},
+        {"number": True, "share": 7, "day": "2026-01-31", "sloppy": None, "line": None, "prices": None},
+        {"anything": 7},
+        {"anything": "seven"},
+    ],
+)
+def test_what_python_takes_for_it_is_taken(arguments: dict[str, Any]):
+    of(typed).bind((), arguments)
+    of(typed).arguments(arguments)
+
+
+def test_a_whole_number_written_with_a_point_is_a_whole_number_to_some_languages():
+    assert of(typed).arguments({"number": 7.0}) == {"number": 7.0}
+
+
+def test_an_unknown_name_is_told_beside_a_missing_one():
+    with pytest.raises(
+        ArgumentsError, match=r"missing a required argument: 'order_id', and it knows no order; it takes"
+    ):
+        of(body).bind((), {"order": 7})
