@@ -68,7 +68,7 @@ class Leaf(Plain):
         return data if parse is None else parse(data)
 
 
-SCALARS = frozenset({str, int, float, bool, type(None)})
+SCALARS: frozenset[type] = frozenset({str, int, float, bool, type(None)})
 """What JSON has besides objects and arrays."""
 
 
@@ -80,8 +80,12 @@ def scalars_of(shape: Shape) -> frozenset[type] | None:
         return frozenset[type]().union(*known) if len(known) == len(of_members) else None
     if not shape.kinds:
         return None
-    kinds = shape.kinds | (shape.sources if isinstance(shape, Leaf) else frozenset())
-    return (kinds | {bool} if int in kinds else kinds) & SCALARS
+    kinds = set[type](shape.kinds)
+    if isinstance(shape, Leaf):
+        kinds |= shape.sources
+    if int in kinds:
+        kinds.add(bool)
+    return frozenset(kinds & SCALARS)
 
 
 class Unresolved(Shape):

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, get_origin
 
 from redisjobs.base.annotations import annotations_of, resolve, shape_of
-from redisjobs.base.plain import Refusal, is_dict, is_list
+from redisjobs.base.plain import Refusal, is_dict, is_list, kind_of
 from redisjobs.base.shapes import ANY, SCALARS, Shape, scalars_of
 from redisjobs.errors import ArgumentsError, ConfigurationError, DecodeError
 
@@ -219,7 +219,7 @@ class _Plan:
     def misfit(self, arguments: Mapping[str, Any]) -> str | None:
         """What is wrong with the first that is a text, a number or the like, and may not be one of its kind."""
         for name, value in arguments.items():
-            kind = type(value)
+            kind = kind_of(value)
             if kind not in SCALARS or kind in self.scalars.get(name, SCALARS):
                 continue
             if kind is float and int in self.scalars[name] and value.is_integer():  # some languages know no other
