@@ -45,7 +45,7 @@ class Worker(Part):
 
     Args:
         app: whose jobs are run. A job that it does not know is parked.
-        burst: end when nothing waits, is due or runs in its queues.
+        burst: end when nothing waits, runs, or is due by now in its queues.
         drain_on_shutdown: False leaves SIGTERM and SIGINT to the caller.
         observer: hears what becomes of each attempt, such as metrics.
 

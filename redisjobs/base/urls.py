@@ -30,7 +30,9 @@ def check_url(name: str, url: str, schemes: Sequence[str]) -> str:
     if schemes is POSTGRES and _DSN.match(url):
         return url  # the libpq form, `host=… dbname=…`: it has quoting rules of its own
     if url.partition("://")[0] not in schemes or "://" not in url:
-        raise ConfigurationError(f"{name} must begin with {' or '.join(f'{each}://' for each in schemes)}")
+        scheme, plus, driver = url.partition("://")[0].partition("+")
+        remedy = f": leave out +{driver}" if plus and scheme in schemes and "://" in url else ""
+        raise ConfigurationError(f"{name} must begin with {' or '.join(f'{each}://' for each in schemes)}{remedy}")
     if _is_ambiguous(url):
         raise ConfigurationError(
             f"{name} cannot be read: its user or password has a character that must be percent-encoded, such as "

@@ -108,7 +108,7 @@ Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down a
     show_default=True,
     help="How long running bodies may go on after the first signal.",
 )
-@click.option("--burst", is_flag=True, help="End when nothing waits, is due or runs.")
+@click.option("--burst", is_flag=True, help="End when nothing waits, runs, or is due by now; what is due later stays.")
 @click.option(
     "--worker-id",
     default="",

@@ -116,3 +116,10 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def test_the_driver_that_sqlalchemy_wants_in_a_url_is_to_be_left_out():
+    with pytest.raises(
+        ConfigurationError, match=r"database_url must begin with postgresql:// .*: leave out \+psycopg$"
+    ):
+        check_url("database_url", "postgresql+psycopg://me@db/shop", POSTGRES)
