@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 
 import click
+from click.core import ParameterSource
 
 from redisjobs.app import App
 from redisjobs.cli import member, process, render
@@ -142,6 +143,7 @@ def worker(
         shutdown_grace = 0 if reload else shutdown_grace
         watch = watch.of_process(number - 1)
     found = find_app(place or app)
+    _tell_unserved(found, queues)
 
     with watch.monitor("worker") as monitor:
         attempts = Attempts(found.jobs) if monitor.serves_metrics else None
@@ -194,6 +196,18 @@ def find_app(place: str | None) -> App:
     if not app.jobs:
         event(log, logging.WARNING, "worker.no_jobs", app=place, remedy="import the modules that declare its jobs")
     return app
+
+
+def _tell_unserved(app: App, queues: list[str]) -> None:
+    """Say which queues of the app are left to others, where nobody chose the queues."""
+    if click.get_current_context().get_parameter_source("queues") is not ParameterSource.DEFAULT:
+        return
+    others = sorted({job.queue for job in app.jobs.values()} - set(queues))
+    if others:
+        event(
+            log, logging.WARNING, "worker.queues_unserved", queues=",".join(others),
+            remedy=f"--queues {','.join([*queues, *others])}, or a worker of their own",
+        )  # fmt: skip
 
 
 def conclude(receipt: Receipt) -> int:

@@ -63,6 +63,22 @@ SHOP = """
 """
 
 
+LETTERS = """
+    from redisjobs import App
+
+    app = App()
+
+    @app.job(queue="mail")
+    async def letter(): ...
+
+    @app.job(queue="slow")
+    async def parcel(): ...
+
+    @app.job
+    async def stamp(): ...
+"""
+
+
 @pytest.fixture
 def shop(processes: Processes) -> str:
     return f"{processes.module('shop', SHOP)}:app"
@@ -154,6 +170,20 @@ async def test_a_burst_ends_when_nothing_is_left(processes: Processes, shop: str
 
     assert await worker.ended() == 0
     assert worker.log().count("brief began") == 3
+
+
+async def test_queues_of_the_app_that_nobody_chose_or_left_out_are_told_at_the_start(
+    processes: Processes, redis_url: str
+):
+    app = f"{processes.module('letters', LETTERS)}:app"
+
+    unaware = processes.redisjobs("worker", app, "--burst")
+    aware = processes.redisjobs("worker", app, "--burst", "--queues", "default")
+
+    assert (await unaware.ended(), await aware.ended()) == (0, 0)
+    assert "worker.queues_unserved queues=mail,slow remedy=" in unaware.log()
+    assert "--queues default,mail,slow, or a worker of their own" in unaware.log()
+    assert "worker.queues_unserved" not in aware.log()
 
 
 async def test_queues_and_slots_come_from_the_environment(processes: Processes, shop: str, redis_url: str):
