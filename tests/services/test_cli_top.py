@@ -68,7 +68,7 @@ async def test_one_look_has_queues_relays_and_workers(
             assert mail["start_s"] is not None
             return dict(found, mail=mail)
 
-        seen = await eventually(busy, "all are where they belong")
+        seen = await eventually(busy, "all are where they belong", despite=(AssertionError, ValueError))
         free.set()
 
     mail, (relay,), (worker,) = seen["mail"], seen["relays"], seen["workers"]
