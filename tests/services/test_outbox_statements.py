@@ -46,14 +46,20 @@ class Both:
             app.cancel(connection, str(call.id))
             connection.commit()
 
-    async def ask(self, station: str, name: str, /, *, times: tuple[int, ...] = (), **parameters: Any) -> Any:
+    async def ask(
+        self, station: str, name: str, /, *, times: tuple[int, ...] = (), xids: tuple[int, ...] = (), **parameters: Any
+    ) -> Any:
         """The rows that both answer with.
 
         Args:
             times: columns that tell a moment in µs or a distance in ms: both must be about the same.
+            xids: columns that tell the number of a transaction: each store counts its own.
         """
         first, second = [await outbox.ask(station, name, **parameters) for outbox in self.outboxes]
-        assert _without(first, times) == _without(second, times), f"{name} answers otherwise in memory"
+        apart = (*times, *xids)
+        assert _without(first, apart) == _without(second, apart), f"{name} answers otherwise in memory"
+        for column in xids:
+            assert all(int(row[column]) > 0 for row in (*first, *second)), f"{name}, column {column}: no transaction"
         for one, other in zip(first, second, strict=True):
             for column in times:
                 close = one[column] == other[column] or math.isclose(one[column], other[column], abs_tol=5_000)
@@ -132,11 +138,11 @@ async def test_leases(both: Both):
     assert await both.ask("leases", "fresh_token", **shown, token=1, above=0) == []
     assert await both.ask("leases", "fresh_token", **shown, token=2, above=9) == [(10,)]
     token = 10
-    assert await both.ask("leases", "fall_asleep", times=(0,), queue="default", token=token)
-    await both.ask("leases", "fall_asleep", times=(0,), queue="default", token=1)
+    assert await both.ask("leases", "fall_asleep", xids=(0,), queue="default", token=token)
+    await both.ask("leases", "fall_asleep", xids=(0,), queue="default", token=1)
     await both.ask("leases", "wake_up", queue="default", token=token)
     await both.ask("leases", "wake_up", queue="default", token=1)
-    await both.ask("leases", "oldest_running", times=(0,))
+    await both.ask("leases", "oldest_running", xids=(0,))
     await both.ask("leases", "let_go", relay=RELAY)
     await both.ask("leases", "take", relay="relay-3", lease=LEASE, queues=["default", "other"])
 
