@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
@@ -29,7 +30,7 @@ Examples:
 
 \b
 Starts a Postgres and a Redis, unless URLs of them are given; their data stay in ./.redisjobs. Another terminal
-reaches them with the two URLs that are printed."""
+reaches them with the two lines that are printed, or by `. .redisjobs/env`, where they stand too."""
 )
 @serving_options(
     queues="*", names_help="Names, or globs such as mail.*; those that the app declares are served from the start."
@@ -54,7 +55,7 @@ def dev(
     known = given().settings()
     with Embedded(data, database_url=known.database_url, redis_url=known.redis_url) as servers:
         if member.number() is None:
-            _name(servers)
+            _name(servers, data)
         if reload and member.number() is None:
             code = run_fleet(place, 1, burst=False, reload=True)
         else:
@@ -77,10 +78,15 @@ async def _serve(made: Worker) -> int:
     return conclude(receipt)
 
 
-def _name(servers: Servers) -> None:
-    """Print where the servers are, and tell the app, whose module may read it while it is imported."""
-    os.environ["REDISJOBS_DATABASE_URL"] = servers.database_url
-    os.environ["REDISJOBS_REDIS_URL"] = servers.redis_url
+def _name(servers: Servers, data: Path) -> None:
+    """Tell other terminals where the servers are, and the app, whose module may read it while it is imported."""
+    urls = {"REDISJOBS_DATABASE_URL": servers.database_url, "REDISJOBS_REDIS_URL": servers.redis_url}
+    os.environ.update(urls)
+    lines = [f"export {name}='{url}'" for name, url in urls.items()]
     click.echo(f"{servers.description}\n", err=True)
-    click.echo(f"export REDISJOBS_DATABASE_URL='{servers.database_url}'")
-    click.echo(f"export REDISJOBS_REDIS_URL='{servers.redis_url}'")
+    click.echo("\n".join(lines))
+    if data.is_dir():
+        written = data / "env"
+        written.touch(mode=0o600)
+        written.write_text("\n".join([*lines, ""]))
+        click.echo(f"\nAnother terminal reaches them after:  . {shlex.quote(str(written))}", err=True)

@@ -87,6 +87,10 @@ async def test_dev_runs_everything_and_ends_with_one_ctrl_c(processes: Processes
     url = re.search(r"export REDISJOBS_DATABASE_URL='(.+)'", log)
     assert url, log
 
+    env = tmp_path / ".redisjobs" / "env"
+    await dev.says(". .redisjobs/env")
+    assert env.stat().st_mode & 0o777 == 0o600
+    assert env.read_text().splitlines() == re.findall(r"^export .*$", dev.log(), re.MULTILINE)
     with psycopg.connect(url[1]) as conn:
         conn.execute("""SELECT redisjobs.enqueue('greet', '{"name": "Ada"}')""")
     await dev.says("hello Ada")
