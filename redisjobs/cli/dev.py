@@ -19,6 +19,9 @@ from redisjobs.worker import Worker
 
 GRACE_S = 5.0
 """At a desk nobody waits for longer after a Ctrl-C."""
+ENV = "env"
+"""In the folder of the servers' data: what another terminal reads to reach them."""
+_QUOTE, _QUOTED = "'", "'\\''"
 
 
 @click.command(
@@ -30,7 +33,7 @@ Examples:
 
 \b
 Starts a Postgres and a Redis, unless URLs of them are given; their data stay in ./.redisjobs. Another terminal
-reaches them with the two lines that are printed, or by `. .redisjobs/env`, where they stand too."""
+reaches them after `. .redisjobs/env`, with the lines that are printed."""
 )
 @serving_options(
     queues="*", names_help="Names, or globs such as mail.*; those that the app declares are served from the start."
@@ -52,6 +55,7 @@ def dev(
     process.prepare()
     place = need_place(place or app)
     given().set_up_logs()
+    _forget_those_of_before(data)
     known = given().settings()
     with Embedded(data, database_url=known.database_url, redis_url=known.redis_url) as servers:
         if member.number() is None:
@@ -78,15 +82,28 @@ async def _serve(made: Worker) -> int:
     return conclude(receipt)
 
 
+def _forget_those_of_before(data: Path) -> None:
+    """Take no stores of a `dev` that has ended for given ones: whoever starts it again may have read its file."""
+    if member.number() is None and (data / ENV).is_file():
+        for line in (data / ENV).read_text().splitlines():
+            name, _, url = line.removeprefix("export ").partition("=")
+            if os.environ.get(name) == "".join(shlex.split(url)):
+                del os.environ[name]
+
+
 def _name(servers: Servers, data: Path) -> None:
-    """Tell other terminals where the servers are, and the app, whose module may read it while it is imported."""
-    urls = {"REDISJOBS_DATABASE_URL": servers.database_url, "REDISJOBS_REDIS_URL": servers.redis_url}
-    os.environ.update(urls)
-    lines = [f"export {name}='{url}'" for name, url in urls.items()]
+    """Tell other terminals where the servers are, and the app, whose module may read it while it is imported.
+
+    Of a given URL, which may have a password, nothing is shown or written.
+    """
+    os.environ["REDISJOBS_DATABASE_URL"] = servers.database_url
+    os.environ["REDISJOBS_REDIS_URL"] = servers.redis_url
+    started = {"REDISJOBS_DATABASE_URL": servers.database_url} if servers.postgres_pid else {}
+    started |= {"REDISJOBS_REDIS_URL": servers.redis_url} if servers.redis_pid else {}
     click.echo(f"{servers.description}\n", err=True)
-    click.echo("\n".join(lines))
-    if data.is_dir():
-        written = data / "env"
-        written.touch(mode=0o600)
-        written.write_text("\n".join([*lines, ""]))
-        click.echo(f"\nAnother terminal reaches them after:  . {shlex.quote(str(written))}", err=True)
+    if started:
+        lines = [f"export {name}='{url.replace(_QUOTE, _QUOTED)}'" for name, url in started.items()]
+        click.echo("\n".join(lines))
+        (data / ENV).touch(mode=0o600)
+        (data / ENV).write_text("\n".join([*lines, ""]))
+        click.echo(f"\nAnother terminal reaches them after:  . {shlex.quote(str(data / ENV))}", err=True)

@@ -100,3 +100,7 @@ async def test_dev_runs_everything_and_ends_with_one_ctrl_c(processes: Processes
     assert (tmp_path / ".redisjobs").is_dir()
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(url[1], connect_timeout=2)
+
+    again = processes.redisjobs("dev", "--app", "corner_shop:app", env=alone | {"REDISJOBS_DATABASE_URL": url[1]})
+    await again.says("worker.started", within=60)
+    assert again.stop(signal.SIGINT) == 0
