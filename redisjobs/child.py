@@ -30,6 +30,7 @@ from redisjobs.base.signature import Signature
 from redisjobs.context import Context, moment, running
 from redisjobs.errors import ConfigurationError, EncodeError
 from redisjobs.job import Job
+from redisjobs.record import message_of, type_of
 
 _PR_SET_PDEATHSIG = 1
 
@@ -96,6 +97,8 @@ class Child:
             return {"type": "returned", "result": self._codecs.encode(signature.write_result(value), "the result")}
         except EncodeError as error:
             return {"type": "unkept", "why": str(error)}
+        except Exception as error:  # noqa: BLE001 - a class of the user's: the body has ended well all the same
+            return {"type": "unkept", "why": f"{type_of(error)}: {message_of(error)}"}
 
     def report(self, text: bytes) -> None:
         """Pass a body's progress on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from redisjobs.base.clock import Clock
 from redisjobs.base.envelope import Envelope
@@ -81,11 +81,22 @@ def failed(
         return _finish(attempt, job, outcome, cause, clock)
     except Exception as bug:  # noqa: BLE001 - see above
         event(log, logging.ERROR, "attempt.undecided", **attempt.told(), exc_info=bug)
-        _observe(attempt, Outcome("retry", UNDECIDED_RETRY_S, counted=True), error)
-        return Finish(attempt.delivery, "retry", _ms(UNDECIDED_RETRY_S), counted=True)
+        return _undecided(attempt, envelope, job, bug, error)
     finally:
         if error is not None:
             let_go(error)
+
+
+def _undecided(
+    attempt: Attempt, envelope: Envelope | None, job: AnyJob | None, bug: Exception, error: BaseException | None
+) -> Finish:
+    """The finish of an attempt whose end could not be judged: another one, as long as there is one left."""
+    why = f"what became of this attempt could not be decided ({type_of(bug)})"
+    last = attempt.delivery.attempts + 1 >= _rules(envelope, job).max_attempts
+    word: Literal["dead", "retry"] = "dead" if last else "retry"
+    delay = 0.0 if last else UNDECIDED_RETRY_S
+    _observe(attempt, Outcome(word, delay, counted=True, why=why), error)
+    return Finish(attempt.delivery, word, _ms(delay), counted=True, record=pack(why=why))
 
 
 def _finish(

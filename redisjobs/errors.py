@@ -148,6 +148,14 @@ class Signal(BaseException):
     """A body steers its own job; a `BaseException`, so that `except Exception` lets it pass."""
 
 
+def _text(reason: object) -> str:
+    """A reason as text: whatever it is, its end must be told."""
+    try:
+        return str(reason)
+    except BaseException as error:  # noqa: BLE001 - a class of the user's: nothing that it raises may get further
+        return f"(the reason cannot be read: its __str__ raised {type(error).__name__})"
+
+
 class Retry(Signal):
     """Try the job again; the attempt counts.
 
@@ -157,9 +165,9 @@ class Retry(Signal):
     """
 
     def __init__(self, after: float | timedelta | None = None, reason: str = "asked for a retry") -> None:
-        super().__init__(reason)
+        super().__init__(_text(reason))
         self.after = after
-        self.reason = reason
+        self.reason = _text(reason)
 
 
 class Snooze(Signal):
@@ -178,13 +186,13 @@ class Cancel(Signal):
     """End the job as cancelled."""
 
     def __init__(self, reason: str = "cancelled by its own body") -> None:
-        super().__init__(reason)
-        self.reason = reason
+        super().__init__(_text(reason))
+        self.reason = _text(reason)
 
 
 class Dead(Signal):
     """End the job as a dead letter, whatever attempts are left."""
 
     def __init__(self, reason: str = "given up by its own body") -> None:
-        super().__init__(reason)
-        self.reason = reason
+        super().__init__(_text(reason))
+        self.reason = _text(reason)

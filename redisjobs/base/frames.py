@@ -41,7 +41,7 @@ class Frames:
         body = None if head is None else self._exactly(_LENGTH.unpack(head)[0])
         if body is None:
             return None
-        message: Message = msgpack.unpackb(body, unicode_errors="surrogatepass")
+        message: Message = msgpack.unpackb(body, unicode_errors="surrogatepass", strict_map_key=False)
         return message
 
     def close(self) -> None:

@@ -11,10 +11,18 @@ from redisjobs.errors import ConfigurationError
 POSTGRES = ("postgresql", "postgres")
 REDIS = ("redis", "rediss", "unix")
 
+HIGHEST_PORT = 65_535
 _HIDDEN = "***"
-_SECRET_OPTIONS = frozenset({"password", "sslpassword"})
+_SECRET_OPTIONS = frozenset(
+    {"password", "sslpassword", "ssl_password", "scram_client_key", "scram_server_key", "oauth_client_secret"}
+)
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d{0,5})?")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_DSN_SECRET = re.compile(r"\b((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|\S*)", re.IGNORECASE)
+_DSN_SECRET = re.compile(
+    rf"\b((?:{'|'.join(sorted(_SECRET_OPTIONS))})\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:\\.|\S)*)(?:\s+[^\s=]+(?=\s|$))*",
+    re.IGNORECASE,
+)
+"""A secret of the libpq form, and the words behind it that belong to no option: pieces of one with a raw space."""
 _DSN = re.compile(r"\s*[a-z_]+\s*=")
 
 
@@ -39,7 +47,15 @@ def check_url(name: str, url: str, schemes: Sequence[str]) -> str:
             "@ / # % ? or a space. Write it as urllib.parse.quote(password, safe='') does, or give the password "
             "by itself, as an option or in its own environment variable"
         )
+    check_ports(name, url)
     return url
+
+
+def check_ports(name: str, url: str) -> None:
+    """Raises ConfigurationError for a port that there cannot be."""
+    for port in re.findall(r":(\d+)(?=,|$)", urlsplit(url).netloc.rpartition("@")[2]):
+        if int(port) > HIGHEST_PORT:
+            raise ConfigurationError(f"{name} names the port {port}, and {HIGHEST_PORT} is the highest")
 
 
 def with_password(url: str, password: str) -> str:
@@ -72,8 +88,10 @@ def _is_ambiguous(url: str) -> bool:
     """Whether a raw password may have torn the URL apart: what follows is then a piece of it."""
     try:
         parts = urlsplit(url)
-        _ = parts.port
     except ValueError:
+        return True
+    hosts = parts.netloc.rpartition("@")[2].split(",")  # libpq takes several, each with its port
+    if any(not _HOST.fullmatch(host) for host in hosts):
         return True
     user = parts.netloc.rpartition("@")[0]
     torn = "@" in user or "@" in parts.path or parts.fragment or "#" in url or re.search(r"[\s\x00-\x1f]", url)

@@ -61,6 +61,26 @@ def returns_what_cannot_travel() -> object:
     return object()
 
 
+@dataclass
+class Unreadable:
+    """Cannot be written: what looks at its value fails."""
+
+    value: int = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "value":
+            raise LookupError("nothing to see")
+        return super().__getattribute__(name)
+
+
+def logs_odd_extras() -> None:
+    logging.getLogger("shop").warning("half", extra={"by_status": {200: 3, None: 1}})
+
+
+def returns_what_raises_when_it_is_written() -> Unreadable:
+    return Unreadable()
+
+
 def exits(code: int) -> None:
     os._exit(code)
 

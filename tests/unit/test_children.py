@@ -116,6 +116,17 @@ async def test_signals_and_results_that_cannot_travel_mean_what_they_mean_elsewh
     assert (finish.word, record_of(finish)["e"]["type"]) == ("retry", "SystemExit")
 
 
+async def test_what_a_body_logs_beside_its_text_does_not_end_it(stage: Stage) -> None:
+    finish = await run(stage, declared(stage, bodies.logs_odd_extras))
+    assert finish.word == "done"
+
+
+async def test_a_result_that_raises_when_it_is_written_is_told_and_the_body_does_not_run_again(stage: Stage) -> None:
+    finish = await run(stage, declared(stage, bodies.returns_what_raises_when_it_is_written, result_ttl=60))
+    assert finish.word == "dead"
+    assert "its result cannot be kept" in record_of(finish)["why"]
+
+
 @pytest.mark.parametrize(
     ("body", "arguments", "how"),
     [(bodies.exits, {"code": 3}, "ended with exit code 3"), (bodies.crashes, {}, "ended by SIGSEGV")],

@@ -383,6 +383,37 @@ async def test_whatever_a_body_raises_becomes_a_retry_with_a_bounded_record(
     assert len(finish.record) < 20_000
 
 
+@pytest.mark.parametrize(("signal", "word"), [(Dead, "dead"), (Cancel, "cancelled")])
+async def test_a_reason_that_cannot_be_read_ends_the_job_all_the_same(
+    stage: Stage, signal: type[Dead | Cancel], word: str
+) -> None:
+    @stage.app.job(name="give_up")
+    async def give_up() -> None:
+        raise signal(Mute())  # type: ignore[arg-type]  # what a body may pass all the same
+
+    finish = await stage.run("give_up")
+    assert finish.word == word
+    assert record_of(finish)["why"] == "(the reason cannot be read: its __str__ raised SystemExit)"
+
+
+@pytest.mark.parametrize(("most", "word"), [(1, "dead"), (2, "retry")])
+async def test_an_end_that_cannot_be_judged_uses_up_an_attempt_and_no_more_than_there_are(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, most: int, word: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("redisjobs.ending.decide", broken)
+
+    @stage.app.job(name="odd", max_attempts=most)
+    async def odd() -> None:
+        raise ValueError
+
+    finish = await stage.run("odd")
+    assert (finish.word, finish.counted) == (word, True)
+    assert record_of(finish)["why"] == "what became of this attempt could not be decided (ZeroDivisionError)"
+
+
 @pytest.mark.parametrize("job", ["fail_async", "fail_sync"])
 async def test_a_failed_attempt_leaves_none_of_its_memory_behind(stage: Stage, job: str) -> None:
     class Big:

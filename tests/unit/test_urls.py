@@ -51,6 +51,8 @@ def test_each_sign_that_tears_a_url_apart_is_seen(sign: str, password: str):
         "postgresql://user@host/db?sslmode=require&application_name=a",
         "postgresql://u:p@[::1]:5432/db",
         "postgresql:///db?host=/tmp&user=me@corp",
+        "postgresql://u:p@h1:5432,h2:5433/db?target_session_attrs=read-write",
+        "postgresql://h1,[::1]:5432/db",
         "postgres://u:a+b:c!$&'()*,;=@host/db",
         "host=/tmp dbname=x password='a b@#%'",
     ],
@@ -85,6 +87,11 @@ def test_another_scheme_is_refused_without_showing_it(url: str):
         ("host=h password=secret dbname=x", "host=h password=*** dbname=x"),
         (r"host=h password='se\'cret x' dbname=x", "host=h password=*** dbname=x"),
         ("password = 'secret", "password = ***"),
+        (r"host=h password=se\ cret dbname=x", "host=h password=*** dbname=x"),
+        ("host=h password=top secret dbname=x", "host=h password=*** dbname=x"),
+        ("postgresql://u:secret@h1:5432,h2:5433/db", "postgresql://u:***@h1:5432,h2:5433/db"),
+        ("rediss://h?ssl_password=secret", "rediss://h?ssl_password=***"),
+        ("postgresql://h/db?scram_client_key=secret", "postgresql://h/db?scram_client_key=***"),
         ("secret", "***"),
         ("postgresql://h/db", "postgresql://h/db"),
     ],
@@ -123,3 +130,8 @@ def test_the_driver_that_sqlalchemy_wants_in_a_url_is_to_be_left_out():
         ConfigurationError, match=r"database_url must begin with postgresql:// .*: leave out \+psycopg$"
     ):
         check_url("database_url", "postgresql+psycopg://me@db/shop", POSTGRES)
+
+
+def test_a_port_that_there_cannot_be_is_named():
+    with pytest.raises(ConfigurationError, match="redis_url names the port 99999, and 65535 is the highest"):
+        check_url("redis_url", "redis://h:99999/0", REDIS)
