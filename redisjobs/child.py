@@ -54,6 +54,7 @@ class Child:
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
+        self._pid = os.getpid()
         self._runs: SimpleQueue[Message] = SimpleQueue()
         self._context: Context | None = None
         self._codecs = Codecs()
@@ -70,6 +71,8 @@ class Child:
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError):
                     stream.flush()
+            if os.getpid() != self._pid:
+                os._exit(0)  # a copy that the body forked off and that came back from it too
 
     def _listen(self) -> None:
         while (message := self._frames.receive()) is not None:
@@ -80,10 +83,11 @@ class Child:
         os._exit(0)  # the worker is gone: whatever runs here has lost its lease, or will
 
     def _run(self, run: Message) -> Message:
+        reporter = _Reporter(self._frames)
         try:
             function = find(run["module"], run["qualname"], run["main"])
             signature = Signature(run["context"]["job"], function, Context)
-            self._context = context = _context(run["context"], self)
+            self._context = context = _context(run["context"], reporter)
             running.set(context)
             arguments = signature.arguments(self._codecs.decode(run["codec"], run["payload"]))
             value = function(context, **arguments) if signature.takes_context else function(**arguments)
@@ -91,6 +95,7 @@ class Child:
             return {"type": "raised", "error": far_errors.tell(error)}
         finally:
             self._context = None
+            reporter.over = True
         if not run["keeps"]:
             return {"type": "returned", "result": None}
         try:
@@ -100,9 +105,18 @@ class Child:
         except Exception as error:  # noqa: BLE001 - a class of the user's: the body has ended well all the same
             return {"type": "unkept", "why": f"{type_of(error)}: {message_of(error)}"}
 
+
+class _Reporter:
+    """Passes the progress of one run on, and none of what a thread that it left behind still reports."""
+
+    def __init__(self, frames: Frames) -> None:
+        self.over = False
+        self._frames = frames
+
     def report(self, text: bytes) -> None:
         """Pass a body's progress on."""
-        self._frames.send({"type": "progress", "text": text})
+        if not self.over:
+            self._frames.send({"type": "progress", "text": text})
 
 
 def find(module: str, qualname: str, main: str | None) -> Callable[..., Any]:
@@ -141,8 +155,8 @@ def _of_program(main: str) -> dict[str, Any]:
     return _programs[main]
 
 
-def _context(told: Message, child: Child) -> Context:
-    fields: dict[str, Any] = {**told, "headers": json.loads(told["headers"]), "reporter": child}
+def _context(told: Message, reporter: _Reporter) -> Context:
+    fields: dict[str, Any] = {**told, "headers": json.loads(told["headers"]), "reporter": reporter}
     for name in ("run_at", "expires_at", "staged_at"):
         fields[name] = moment(told[name])
     return Context(**fields)

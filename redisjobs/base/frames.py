@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -19,6 +20,7 @@ class Frames:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._owner = os.getpid()
         self._sending = threading.Lock()
 
     def fileno(self) -> int:
@@ -26,11 +28,13 @@ class Frames:
         return self._socket.fileno()
 
     def send(self, message: Message) -> None:
-        """Send one message, whole.
+        """Send one message, whole. A process that was forked off here has no say: it would talk in between.
 
         Raises:
             OSError: the other end is gone.
         """
+        if os.getpid() != self._owner:
+            return
         packed: bytes = msgpack.packb(message, default=str, unicode_errors="surrogatepass")
         with self._sending:
             self._socket.sendall(_LENGTH.pack(len(packed)) + packed)

@@ -73,6 +73,12 @@ class Unreadable:
         return super().__getattribute__(name)
 
 
+def forks_and_returns_twice() -> int:
+    os.fork()
+    logging.getLogger("shop").warning("said by both")
+    return os.getpid()
+
+
 def logs_odd_extras() -> None:
     logging.getLogger("shop").warning("half", extra={"by_status": {200: 3, None: 1}})
 

@@ -116,6 +116,16 @@ async def test_signals_and_results_that_cannot_travel_mean_what_they_mean_elsewh
     assert (finish.word, record_of(finish)["e"]["type"]) == ("retry", "SystemExit")
 
 
+async def test_a_copy_that_a_body_forks_off_answers_for_no_job(stage: Stage) -> None:
+    fork = declared(stage, bodies.forks_and_returns_twice, result_ttl=60)
+    pids = [json.loads(record_of(await run(stage, fork))["r"]) for _ in range(3)]
+
+    finish = await run(stage, declared(stage, bodies.asks_for_a_retry))
+
+    assert len(set(pids)) == 1, "the process that the worker started answered each time"
+    assert finish.word == "retry", "the next job has an answer of its own"
+
+
 async def test_what_a_body_logs_beside_its_text_does_not_end_it(stage: Stage) -> None:
     finish = await run(stage, declared(stage, bodies.logs_odd_extras))
     assert finish.word == "done"
