@@ -19,7 +19,25 @@ COUNT = click.option("--count", "only_count", is_flag=True, help="Only how many 
 LINES = click.option("--jsonl", "as_lines", is_flag=True, help="One JSON object a line.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say how many and show some; change nothing.")
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
+LONGEST_AGE_S = 36_525 * 86_400.0
 ALL = click.option("--all", "every", is_flag=True, help="All of them.")
+
+
+def text(value: str) -> str:
+    """A text that a database can compare with."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{value[:60]!r} is no text in UTF-8.") from None
+    return value
+
+
+def age(value: str) -> float:
+    """A duration that still names a day of the calendar."""
+    seconds = duration(value)
+    if seconds > LONGEST_AGE_S:
+        raise click.BadParameter(f"{value!r} is longer than 100 years.")
+    return seconds
 
 
 def filters(*, states: Sequence[str] = (), age_of: str = "staged") -> Callable[[Function], Function]:
@@ -30,17 +48,17 @@ def filters(*, states: Sequence[str] = (), age_of: str = "staged") -> Callable[[
         age_of: what happened so long ago.
     """
     known: dict[str, Callable[[Any], Any]] = {
-        "queue": click.option("--queue", metavar="NAME", help="Only of this queue."),
-        "job": click.option("--job", metavar="NAME", help="Only of this name."),
-        "tenant": click.option("--tenant", metavar="ID", help="Only of this tenant."),
+        "queue": click.option("--queue", type=text, metavar="NAME", help="Only of this queue."),
+        "job": click.option("--job", type=text, metavar="NAME", help="Only of this name."),
+        "tenant": click.option("--tenant", type=text, metavar="ID", help="Only of this tenant."),
         "state": click.option("--state", type=click.Choice(states), multiple=True,
                                help="Only in this state; may be given several times."),
-        "idempotency_key": click.option("--idempotency-key", metavar="KEY", help="Only with this key."),
-        "error": click.option("--error", metavar="TEXT", help="Only where the reason or the last error, its type "
-                                                              "included, has this in it."),
-        "older_than": click.option("--older-than", type=duration, metavar="TIME",
+        "idempotency_key": click.option("--idempotency-key", type=text, metavar="KEY", help="Only with this key."),
+        "error": click.option("--error", type=text, metavar="TEXT",
+                              help="Only where the reason or the last error, its type included, has this in it."),
+        "older_than": click.option("--older-than", type=age, metavar="TIME",
                                 help=f"Only {age_of} longer ago than 90s, 5m, 2h, 7d."),
-        "newer_than": click.option("--newer-than", type=duration, metavar="TIME",
+        "newer_than": click.option("--newer-than", type=age, metavar="TIME",
                                 help=f"Only {age_of} within this time."),
     }  # fmt: skip
 
