@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from uuid import UUID
 import click
 import msgpack
 
-from redisjobs.cli import bulk, exits, render
+from redisjobs.cli import bulk, exits, pages, render
 from redisjobs.cli.filters import AFTER, ALL, COUNT, DRY_RUN, LIMIT, LINES, YES, filters, some_or_all
 from redisjobs.cli.jobs import show_failures
 from redisjobs.cli.options import given, job_id, json_option, store_options
@@ -70,26 +69,19 @@ def list_dead(
             raise exits.Fault(f"{_not_dead([after])}. Leave --after out, and begin anew")
         with bulk.looking():
             found = search.dead_letters(which, limit + 1, place)
-    _tell_list(found[:limit], more=len(found) > limit, as_json=as_json, as_lines=as_lines)
+    more = len(found) > limit
+    pages.tell("dead", found[:limit], _COLUMNS, "no dead letters", more=more, as_json=as_json, as_lines=as_lines)
 
 
-def _tell_list(found: Sequence[DeadLetter], *, more: bool, as_json: bool, as_lines: bool) -> None:
-    last = found[-1].id if more else None
-    if as_lines:
-        for each in found:
-            click.echo(json.dumps(dataclasses.asdict(each), default=render.plain, ensure_ascii=False))
-    elif as_json:
-        render.as_json({"dead": found, "next": last})
-    elif not found:
-        click.echo("no dead letters")
-    else:
-        render.table(
-            ["id", "job", "queue", "attempts", "died", "reason", "last error"],
-            ([each.id, each.job, each.queue, each.attempts, each.died_at, render.short(each.reason, 60),
-              render.short(_error_of(each.failure), 80)] for each in found),
-        )  # fmt: skip
-    if last and not as_json:
-        click.echo(f"there are more: --after {last} shows the next, --limit more at once", err=True)
+_COLUMNS: dict[str, Callable[[DeadLetter], Any]] = {
+    "id": lambda each: each.id,
+    "job": lambda each: each.job,
+    "queue": lambda each: each.queue,
+    "attempts": lambda each: each.attempts,
+    "died": lambda each: each.died_at,
+    "reason": lambda each: render.short(each.reason, 60),
+    "last error": lambda each: render.short(_error_of(each.failure), 80),
+}
 
 
 @dead.command("show")

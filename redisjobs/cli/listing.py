@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 import click
 
 from redisjobs.broker.view import View
-from redisjobs.cli import bulk, exits, render
+from redisjobs.cli import bulk, exits, pages, render
 from redisjobs.cli.filters import AFTER, COUNT, LIMIT, LINES, filters
 from redisjobs.cli.options import given, json_option, store_options
 from redisjobs.operator import JobLine
@@ -51,7 +51,7 @@ def list_jobs(
         return
     with lines(settings, which, after=after, page=limit + 1) as found, bulk.looking():
         page = list(itertools.islice(found, limit + 1))
-    _tell(page[:limit], more=len(page) > limit, as_json=as_json, as_lines=as_lines)
+    pages.tell("jobs", page[:limit], _COLUMNS, _NOTHING, more=len(page) > limit, as_json=as_json, as_lines=as_lines)
 
 
 @contextmanager
@@ -98,21 +98,15 @@ def _tell_count(count: int, *, as_json: bool) -> None:
         click.echo(count)
 
 
-def _tell(found: list[JobLine], *, more: bool, as_json: bool, as_lines: bool) -> None:
-    last = found[-1].id if more else None
-    if as_lines:
-        for each in found:
-            click.echo(json.dumps(dataclasses.asdict(each), default=render.plain, ensure_ascii=False))
-    elif as_json:
-        render.as_json({"jobs": found, "next": last})
-    elif not found:
-        click.echo("no such jobs; those that ended well are kept for the relay's --retention")
-    else:
-        headers = ["id", "job", "queue", "state", "attempts", "tenant", "staged", "ended", "error"]
-        render.table(
-            headers,
-            ([each.id, each.job, each.queue, each.state, each.attempts, each.tenant_id, each.staged_at, each.ended_at,
-              render.short(each.error, 60)] for each in found),
-        )  # fmt: skip
-    if last and not as_json:
-        click.echo(f"there are more: --after {last} shows the next, --limit more at once", err=True)
+_NOTHING = "no such jobs; those that ended well are kept for the relay's --retention"
+_COLUMNS: dict[str, Callable[[JobLine], Any]] = {
+    "id": lambda each: each.id,
+    "job": lambda each: each.job,
+    "queue": lambda each: each.queue,
+    "state": lambda each: each.state,
+    "attempts": lambda each: each.attempts,
+    "tenant": lambda each: each.tenant_id,
+    "staged": lambda each: each.staged_at,
+    "ended": lambda each: each.ended_at,
+    "error": lambda each: render.short(each.error, 60),
+}
