@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cached_property
@@ -15,7 +16,7 @@ Find = Callable[[Any], Shape]
 """The shape of an annotation."""
 
 
-class Record(Shape):
+class Record(Shape, ABC):
     """A class with fields: travels as a dict of them, by name.
 
     The shapes of the fields are looked up at first use, so that a class may refer to itself.
@@ -66,9 +67,9 @@ class Record(Shape):
         fields = self.fields
         return {name: fields[name].read(value) if name in fields else value for name, value in data.items()}
 
+    @abstractmethod
     def values(self, value: Any) -> Mapping[str, Any]:
         """The fields of a value."""
-        raise NotImplementedError
 
     def build(self, values: dict[str, Any]) -> Any:
         """The value with these fields; raises TypeError or ValueError for fields that do not fit."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
 Statement: TypeAlias = tuple[bytes, dict[str, Any]]
 """A statement with `%(name)s` for its parameters, and their values."""
 
 
-class SyncDriver:
+class SyncDriver(ABC):
     """Speaks over connections that block.
 
     Raises:
@@ -20,24 +21,24 @@ class SyncDriver:
 
     __slots__ = ()
 
+    @abstractmethod
     def send(self, connection: Any, statement: Statement) -> None:
         """Send a statement that answers nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ask(self, connection: Any, statement: Statement) -> Any:
         """Send a statement; the one value that comes back."""
-        raise NotImplementedError
 
 
-class AsyncDriver:
+class AsyncDriver(ABC):
     """As `SyncDriver`, over connections that are awaited."""
 
     __slots__ = ()
 
+    @abstractmethod
     async def send(self, connection: Any, statement: Statement) -> None:
         """Send a statement that answers nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def ask(self, connection: Any, statement: Statement) -> Any:
         """Send a statement; the one value that comes back."""
-        raise NotImplementedError
