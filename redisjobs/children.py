@@ -12,6 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, cast
@@ -19,8 +21,10 @@ from typing import Any, cast
 from redisjobs import far_errors
 from redisjobs.base.frames import Frames, Message
 from redisjobs.base.threads import Threads
+from redisjobs.child import STOP_SIGNALS
 from redisjobs.context import Context, micros
 from redisjobs.errors import Dead, ProcessEnded
+from redisjobs.guard import Guard
 from redisjobs.job import Job
 
 UNWIND_S = 2.0
@@ -33,15 +37,26 @@ _PROGRAM = (
 
 
 class Process:
-    """One child, in a session of its own, so that no signal to the worker's group reaches it. For threads."""
+    """One child, in a session of its own, so that no signal to the worker's group reaches it. For threads.
 
-    def __init__(self) -> None:
+    Args:
+        guard: kills what it has started where the worker is killed.
+    """
+
+    def __init__(self, guard: Guard) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until it knows who may end it
             words = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), str(os.getpid()), json.dumps(sys.path)]
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and nothing that a caller wrote
-                words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and nothing that a caller wrote
+                    words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._guard = guard
+        guard.watch(self._process.pid)
+        self._looking = threading.Lock()
         self._frames = Frames(ours)
         self._poll = select.poll()
         self._poll.register(ours, select.POLLIN)
@@ -74,35 +89,56 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Signal it and what it has started."""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
+        if self.is_alive:
+            _signal_group(self._process.pid, number)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.poll() is None
+        """Whether it has not ended; if it has, what it started and left in its group is killed."""
+        with self._looking:
+            if self._process.returncode is None and _has_ended(self._process):
+                # not reaped yet, it keeps its number from being given to others
+                _signal_group(self._process.pid, signal.SIGKILL)
+                self._process.poll()
+            return self._process.returncode is None
 
     def close(self) -> None:
         """Kill it, and wait until it is gone."""
         self.signal(signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel does not let go of it: nothing more helps
             self._process.wait(UNWIND_S)
+            self._guard.forget(self._process.pid)
         self._frames.close()
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
 
     def _how_it_ended(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(UNWIND_S)
-        code = self._process.poll()
+        until = time.monotonic() + UNWIND_S
+        while self.is_alive and time.monotonic() < until:
+            time.sleep(0.005)
+        code = self._process.returncode
         if code is None:
             return "the process of the body closed its connection to the worker"
         with contextlib.suppress(ValueError):
             if code < 0:
                 return f"the process of the body was ended by {signal.Signals(-code).name}"
         return f"the process of the body ended with exit code {code}"
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has; where the system can tell so, it is not reaped by the question."""
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return process.poll() is not None
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # somebody else has reaped it
+        return True
 
 
 class Children:
@@ -115,6 +151,8 @@ class Children:
     def __init__(self, draining: asyncio.Event) -> None:
         self._draining = draining
         self._threads = Threads("redisjobs-child")
+        self._guard: Guard | None = None
+        self._guarding = threading.Lock()
         self._idle: list[Process] = []
         self._running: set[Process] = set()
         self._telling: asyncio.Task[None] | None = None
@@ -168,6 +206,9 @@ class Children:
         for each in processes:
             each.close()
         self._threads.close()
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     async def _one(self) -> Process:
         while self._idle:
@@ -175,7 +216,7 @@ class Children:
             if process.is_alive:
                 return process
             process.close()
-        making = asyncio.ensure_future(self._threads.call(Process))
+        making = asyncio.ensure_future(self._threads.call(self._make))
         try:
             made: Any = await asyncio.shield(making)
         except asyncio.CancelledError:
@@ -183,11 +224,18 @@ class Children:
             raise
         return cast(Process, made)
 
+    def _make(self) -> Process:
+        with self._guarding:
+            if self._guard is None:
+                self._guard = Guard()
+        return Process(self._guard)
+
     def _keep(self, made: asyncio.Future[Any]) -> None:
         if made.exception() is None:
             self._idle.append(made.result())
 
     async def _end(self, process: Process, conversation: asyncio.Future[object]) -> None:
+        process.tell({"type": "end"})
         for number in (signal.SIGTERM, signal.SIGKILL):
             process.signal(number)
             ended, _ = await asyncio.wait({conversation}, timeout=UNWIND_S)

@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
+from tests.faults.test_shutdown import children_of
 from tests.services.test_cli_worker import put
 from tests.support.embedded import is_alive
 from tests.support.eventually import eventually
 from tests.support.processes import Processes, Program
 
 SHOP = """
-    import logging, os, time
+    import logging, os, subprocess, time
     from redisjobs import App, Context
 
     app = App()
 
     @app.job(process=True)
     def crunch(ctx: Context, seconds: float):
-        print(f"crunch in {os.getpid()}", flush=True)
+        helper = subprocess.Popen(["sleep", "600"])
+        print(f"helper {helper.pid} of crunch in {os.getpid()}", flush=True)
         logging.getLogger("shop").info("crunching")
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
@@ -38,6 +41,10 @@ async def pid_of(worker: Program) -> int:
     found = re.search(r"crunch in (\d+)", await worker.says("crunch in", 30))
     assert found
     return int(found[1])
+
+
+def is_guard(pid: int) -> bool:
+    return "guard.py" in Path(f"/proc/{pid}/cmdline").read_text()
 
 
 @pytest.mark.parametrize("loop", ["--uvloop", "--no-uvloop"])
@@ -70,10 +77,17 @@ async def test_no_body_outlives_a_killed_worker(processes: Processes, shop: str,
     await put(redis_url, "crunch", seconds=60)
     worker = processes.redisjobs("worker", shop)
     child = await pid_of(worker)
+    found = re.search(r"helper (\d+)", worker.log())
+    assert found
+    helper = int(found[1])
+    (guard,) = [pid for pid in children_of(worker.pid) if is_guard(pid)]
+    os.kill(guard, signal.SIGTERM)  # as all processes of a unit get it
 
     os.kill(worker.pid, signal.SIGKILL)
 
     await eventually(lambda: not is_alive(child), "the body's process has ended")
+    await eventually(lambda: not is_alive(helper), "what the body started has ended")
+    await eventually(lambda: not is_alive(guard), "the guard has nothing to do any more")
 
 
 async def test_the_program_that_runs_a_worker_itself_may_declare_such_bodies(processes: Processes, redis_url: str):

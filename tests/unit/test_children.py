@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +19,8 @@ from redisjobs.app import App
 from redisjobs.base.codec import Codecs
 from redisjobs.base.envelope import Envelope
 from redisjobs.broker import Finish
+from redisjobs.children import Process
+from redisjobs.guard import Guard
 from redisjobs.lane import Attempt
 from redisjobs.outcome import Ended
 from redisjobs.progress import read
@@ -152,6 +157,15 @@ async def test_a_process_that_ends_fails_the_attempt_and_is_replaced(
     assert (await run(stage, declared(stage, bodies.asks_for_a_retry))).word == "retry"
 
 
+async def test_what_a_body_started_does_not_outlive_its_process(stage: Stage, tmp_path: Path) -> None:
+    job = declared(stage, bodies.starts_a_helper_and_ends_its_process)
+
+    finish = await run(stage, job, folder=str(tmp_path), code=3)
+
+    assert "ended with exit code 3" in record_of(finish)["e"]["message"]
+    await eventually(lambda: not is_alive(int((tmp_path / "helper").read_text())), "what it started has ended too")
+
+
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_a_timeout_unwinds_the_body_or_kills_it_and_what_it_started(
     stage: Stage, tmp_path: Path, stubborn: bool
@@ -193,6 +207,25 @@ async def test_a_body_hears_of_a_drain_and_may_end_by_itself(stage: Stage, tmp_p
     assert (await finished(stage, attempt)).word == "done"
 
 
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+async def test_a_stop_signal_of_somebody_else_ends_no_body(stage: Stage, tmp_path: Path, sig: signal.Signals) -> None:
+    attempt = stage.begin(declared(stage, bodies.ends_when_told), folder=str(tmp_path))
+    os.kill(await began(tmp_path), sig)
+    (tmp_path / "end").touch()
+
+    assert (await finished(stage, attempt)).word == "done"
+
+
+async def test_a_process_is_deaf_to_stop_signals_until_it_knows_who_may_end_it() -> None:
+    for moment in (0, 0.02, 0.1):
+        with contextlib.closing(Guard()) as guard, contextlib.closing(Process(guard)) as process:
+            await asyncio.sleep(moment)  # somewhere in its start
+            process.signal(signal.SIGTERM)
+            process.signal(signal.SIGINT)
+            answer = await asyncio.to_thread(process.run, {"type": "run", "level": logging.ERROR}, print)
+            assert answer["type"] == "raised", "it serves, and says that there is nothing to run"
+
+
 async def test_somebody_elses_kill_is_told_and_closing_leaves_nobody(stage: Stage, tmp_path: Path) -> None:
     attempt = stage.begin(declared(stage, bodies.forever), folder=str(tmp_path))
     os.kill(await began(tmp_path), signal.SIGKILL)
@@ -219,3 +252,24 @@ def test_what_cannot_run_in_a_process_is_refused_where_it_is_declared() -> None:
         app.job(process=True)(local)
     with pytest.raises(ConfigurationError, match="neither yes nor no"):
         app.job(process=1)(bodies.exits)  # type: ignore[call-overload]
+
+
+def test_a_body_that_counts_on_the_lifespans_state_is_refused_in_a_process() -> None:
+    app = App()
+
+    with pytest.raises(ConfigurationError, match=r"process=True and Context\[Client\]: .*`ctx: Context`"):
+        app.job(process=True)(bodies.wants_a_state)
+    app.job(bodies.wants_a_state)
+    app.job(process=True)(bodies.has_no_use_for_a_state)
+
+
+async def test_there_is_no_state_in_a_process(stage: Stage) -> None:
+    finish = await run(stage, declared(stage, bodies.bears_that_there_is_none, result_ttl=60))
+    assert result_of(finish) is True
+
+
+async def test_a_body_in_a_process_is_refused_its_first_step_and_told_why(stage: Stage) -> None:
+    declared(stage, bodies.takes_a_step, max_attempts=1)
+    finish = await stage.run("takes_a_step")
+    assert finish.word == "dead"
+    assert "job 'takes_a_step' runs in a process of its own, which cannot record" in record_of(finish)["e"]["message"]
