@@ -1,0 +1,1 @@
+"""`redisjobs webhooks`: endpoints, and deliveries that failed."""
