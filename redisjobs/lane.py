@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, TypeAlias
 
 from redisjobs.base.envelope import Envelope
 from redisjobs.broker import Delivery, Finish
 from redisjobs.context import Context
 from redisjobs.errors import DecodeError
+from redisjobs.limiting import Share
 from redisjobs.outcome import Ended, Outcome
+from redisjobs.permit import Permit
 from redisjobs.progress import Reports
 from redisjobs.tracing import trace_id
 
@@ -37,6 +39,7 @@ class Attempt:
     __slots__ = (
         "answer",
         "began_at",
+        "body",
         "deadline",
         "delivery",
         "ended_by",
@@ -44,8 +47,11 @@ class Attempt:
         "in_thread",
         "job",
         "lane",
+        "live",
         "over",
+        "permit",
         "renewed",
+        "seat",
         "task",
         "trusted_until",
     )
@@ -60,6 +66,10 @@ class Attempt:
         self.deadline: float | None = None
         self.ended_by: Ended | None = None  # why its end was asked for, set before its body is cancelled
         self.in_thread = False
+        self.live: Any = None  # what a durable body speaks to, once it has asked for its run
+        self.seat: Any = None  # its place in a batch, once it gathers; from then on it has no slot of its own
+        self.body: asyncio.Task[Any] | None = None  # of its batch, while that runs
+        self.permit: Permit | None = None  # what it may hold of limits
         self.renewed = True
         self.over = False  # the body has ended
         self.finish: Finish | None = None
@@ -68,6 +78,11 @@ class Attempt:
     def report(self, text: bytes) -> None:
         """Have this told of the attempt soon; only the latest is. From any thread."""
         self.lane.reports.put(self, text)
+
+    @property
+    def gathers(self) -> bool:
+        """It waits for its batch to begin."""
+        return self.seat is not None and self.began_at is None
 
     @property
     def job_id(self) -> str:
@@ -104,6 +119,10 @@ class Observer(Protocol):
     def answered(self, attempt: Attempt, word: str) -> None:
         """The end of it as Redis knows it: the word of its outcome, or lost."""
 
+    def batch(self, attempts: Sequence[Attempt]) -> AbstractContextManager[object]:
+        """Around each run of a batch's body with these, in the task that runs it."""
+        ...
+
 
 class Observers:
     """Several, told in turn."""
@@ -123,6 +142,13 @@ class Observers:
         for each in self._observers:
             each.answered(attempt, word)
 
+    @contextmanager
+    def batch(self, attempts: Sequence[Attempt]) -> Generator[None]:
+        with ExitStack() as stack:
+            for each in self._observers:
+                stack.enter_context(each.batch(attempts))
+            yield
+
 
 class Lane:
     """One queue as a worker serves it.
@@ -130,6 +156,9 @@ class Lane:
     A slot is taken while a body runs. Finishes that Redis has not accepted yet hold no slot, so that the next
     jobs run meanwhile, until there are as many of them as slots: then nothing more is taken. So a worker never
     holds more than twice its slots.
+
+    The calls that gather for a batch hold none, and neither do those in one: a batch that runs is one slot. A batch
+    that is ready goes before whatever might be taken.
 
     Args:
         lease: seconds.
@@ -142,6 +171,11 @@ class Lane:
         self.lease = lease
         self.held: set[Attempt] = set()
         self.running = 0
+        """Slots that are taken."""
+        self.gathered = 0
+        """Attempts that gather, or are in a batch."""
+        self.hurries = False
+        """Batches wait for no further calls: what gathers in one turn of the loop runs."""
         self.counts: Counter[str] = Counter()
         self.reports: Reports[Attempt] = Reports()
         self.freed = asyncio.Event()
@@ -151,8 +185,14 @@ class Lane:
         """A call that may have brought deliveries ended in the unknown: recall before the next one."""
         self.send: Callable[[Attempt], None] = _nowhere
         self.on_delay: Callable[[float], None] = _ignore
+        self.give_back: Callable[[Attempt], None] = _keep
+        """Called for an ended attempt that may hold a permit."""
+        self.limits: tuple[Share, ...] = ()
+        """What every attempt of this queue wants."""
         self.observer: Observer | None = None
         self._reserved = 0
+        self._batches = 0
+        self._ready: deque[Callable[[], None]] = deque()
         self._told: dict[str, float] = {}
 
     @property
@@ -162,9 +202,14 @@ class Lane:
     @property
     def free(self) -> int:
         """How many more deliveries may be asked for."""
-        if len(self.held) - self.running >= self.slots:
+        if self.unsent >= self.slots:
             return 0
-        return max(0, self.slots - self.running - self._reserved)
+        return max(0, self.slots - self.running - self._reserved - len(self._ready))
+
+    @property
+    def unsent(self) -> int:
+        """How many ended attempts Redis has not been told of yet."""
+        return len(self.held) - self.gathered - (self.running - self._batches)
 
     @contextmanager
     def reserve(self, most: int) -> Generator[int]:
@@ -175,6 +220,7 @@ class Lane:
             yield count
         finally:
             self._reserved -= count
+            self._hand_out()
             self.freed.set()
 
     def hold(self, delivery: Delivery, asked_at: float) -> Attempt:
@@ -194,7 +240,12 @@ class Lane:
             return
         attempt.over = True
         attempt.task = None
-        self.running -= 1
+        if attempt.seat is None:
+            self.running -= 1
+            if self._ready:
+                self._hand_out()
+        else:
+            self.gathered -= 1
         if finish is None:
             self.forget(attempt, "lost")
         else:
@@ -202,16 +253,45 @@ class Lane:
             self.send(attempt)
             self.freed.set()
 
+    # -- batches
+    def gather(self, attempt: Attempt, seat: object) -> None:
+        """It waits for a batch, or rides in one: its own slot is free again."""
+        attempt.seat = seat
+        self.gathered += 1
+        self.running -= 1
+        self._hand_out()
+        self.freed.set()
+
+    def batch_ready(self, start: Callable[[], None]) -> None:
+        """Call `start` when there is a slot for a batch, which is then taken."""
+        self._ready.append(start)
+        self._hand_out()
+
+    def batch_ended(self) -> None:
+        """Give the slot of a batch back."""
+        self.running -= 1
+        self._batches -= 1
+        self._hand_out()
+        self.freed.set()
+
+    def _hand_out(self) -> None:
+        while self._ready and self.running + self._reserved < self.slots:
+            self.running += 1
+            self._batches += 1
+            self._ready.popleft()()
+
     def forget(self, attempt: Attempt, answer: str) -> None:
         """Redis has accepted or refused its finish, or none will be sent: it is held no longer."""
         attempt.answer = answer
         self.held.discard(attempt)
+        if attempt.permit is not None:
+            self.give_back(attempt)
         finish = attempt.finish
-        word = finish.word if finish is not None and answer in ("ok", "repeat") else "lost"
+        word = finish.word if finish is not None and answer in ("ok", "repeat") and finish.word != "over" else "lost"
         self.counts[word] += 1
         if self.observer is not None:
             self.observer.answered(attempt, word)
-        if finish is not None and finish.delay_ms:
+        if finish is not None and finish.delay_ms and finish.word != "suspended":  # that is in Redis no more
             self.on_delay(finish.delay_ms / 1000)
         self.freed.set()
 
@@ -244,4 +324,8 @@ def _nowhere(attempt: Attempt) -> None:
 
 
 def _ignore(delay: float) -> None:
+    pass
+
+
+def _keep(attempt: Attempt) -> None:
     pass

@@ -15,7 +15,10 @@ from redisjobs.broker import Fence
 from redisjobs.errors import BrokerUnavailable
 from redisjobs.floor import Floor
 
-_NAMES = ("meet", "take", "keep", "fresh_token", "let_go", "fall_asleep", "wake_up", "oldest_running", "with_work")
+_NAMES = (
+    "meet", "take", "keep", "fresh_token", "let_go", "fall_asleep", "wake_up", "oldest_running", "with_staged",
+    "with_side_work",
+)  # fmt: skip
 statements.load("leases").require(*_NAMES)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
@@ -34,6 +37,8 @@ class Hold:
         opened: its token is the fence in Redis, and Redis is in the life `epoch`.
         unsure: a call had an unknown end: a new token is needed before the next.
         failing: the row that stops the queue, and why; named in Postgres. said_at: when it was logged.
+        share_by: tenant: jobs without a share key are shared out by their tenant. shares: what operators have set, as
+            JSON.
         small: the last pass was full of small rows, so that the next one may be larger.
         must_find: Postgres has seen staged rows: a pass that finds none has its floor too high.
         taken_back: id up to which an unfinished recovery has come; None: there is none.
@@ -49,6 +54,8 @@ class Hold:
     opened: bool = False
     unsure: bool = False
     failing: str = ""
+    share_by: str | None = None
+    shares: str = "{}"
     said_at: float = 0.0
     small: bool = False
     must_find: bool = False
@@ -123,14 +130,16 @@ class Leases:
         rows = await self._database.run("renew leases", self._sql.take, parameters)
         until = asked_at + self._lease
         taken: list[Hold] = []
-        for queue, token, epoch, paused, asleep, failing in rows:
+        for queue, token, epoch, paused, asleep, failing, share_by, shares in rows:
             hold = self.held.get(queue)
             if hold is None or hold.token != token:
                 hold = self.held[queue] = Hold(queue, token, epoch or "", paused, asleep, until, failing=failing)
                 taken.append(hold)
             else:
-                hold.trusted_until, hold.opened = until, hold.opened and hold.paused == paused
+                same = (hold.paused, hold.shares) == (paused, shares)
+                hold.trusted_until, hold.opened = until, hold.opened and same
                 hold.paused = paused
+            hold.share_by, hold.shares = share_by, shares
         return taken, {row[0] for row in rows}
 
     async def keep(self) -> bool:
@@ -176,13 +185,19 @@ class Leases:
         self.held.clear()
         await self._database.change("let go of queues", self._sql.let_go, {"relay": self._relay})
 
-    async def with_work(self, horizon: float) -> set[str]:
-        """The queues in which Postgres has something to do, held or not; holds hear of their staged rows."""
-        rows = await self._database.run("look for work", self._sql.with_work, {"horizon": horizon})
-        for queue, staged in rows:
-            if staged and queue in self.held:
-                self.held[queue].must_find = True
-        return {queue for queue, _ in rows}
+    async def with_staged(self) -> set[str]:
+        """The queues with staged rows, held or not; holds hear of theirs."""
+        queues = {row[0] for row in await self._database.run("look for staged rows", self._sql.with_staged)}
+        for queue in queues & set(self.held):
+            self.held[queue].must_find = True
+        return queues
+
+    async def with_side_work(self, horizon: float) -> dict[str, list[str]]:
+        """The queues with work beside the line, held or not, each with its kinds: cancel, move, due."""
+        found = dict[str, list[str]]()
+        for queue, kind in await self._database.run("look aside", self._sql.with_side_work, {"horizon": horizon}):
+            found.setdefault(queue, []).append(kind)
+        return found
 
     async def fall_asleep(self, hold: Hold) -> int | None:
         """Have producers notify from now on. Answers the transaction behind which none can have missed it."""

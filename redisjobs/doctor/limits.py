@@ -18,5 +18,9 @@ WAL_BYTES = 1 << 30
 SMALL_MEMORY = 64 << 20
 CLOSE_SHARE = 0.6
 LAG_S = 60.0
+PARKED_S = 900.0
+"""For so long a deploy may take, in which workers of the old release park what only the new one knows."""
+FORGOTTEN_S = 7 * 86_400.0
+"""For longer no dead letter should wait for somebody."""
 SILENT_S = 60.0
 """A worker reads or renews far more often."""

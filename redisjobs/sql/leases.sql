@@ -16,7 +16,7 @@ SET token = token + CASE WHEN q.holder IS DISTINCT FROM %(relay)s THEN 1 ELSE 0 
     lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
 FROM free
 WHERE q.queue = free.queue
-RETURNING q.queue, q.token, q.epoch, q.paused, q.asleep, coalesce(q.failing::text, '');
+RETURNING q.queue, q.token, q.epoch, q.paused, q.asleep, coalesce(q.failing::text, ''), q.share_by, q.shares::text;
 
 -- name: keep
 -- a long round renews on its way what this relay holds; it takes nothing
@@ -51,18 +51,25 @@ UPDATE redisjobs.queues SET asleep = false WHERE queue = %(queue)s AND token = %
 -- the oldest transaction that has not ended
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 
--- name: with_work
--- the queues with staged rows, by a skip scan of the partial index, and those with other work
+-- name: with_staged
+-- the queues with staged rows, by a skip scan of the partial index
 WITH RECURSIVE found AS (
     (SELECT queue FROM redisjobs.outbox WHERE state = 'staged' ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT o.queue FROM redisjobs.outbox o WHERE o.state = 'staged' AND o.queue > found.queue
             ORDER BY o.queue LIMIT 1)
     FROM found WHERE found.queue IS NOT NULL)
-SELECT queue, true FROM found WHERE queue IS NOT NULL
+SELECT queue FROM found WHERE queue IS NOT NULL;
+
+-- name: with_side_work
+-- the queues with work beside the line, and of which kind it is
+SELECT DISTINCT queue, 'cancel' FROM redisjobs.outbox WHERE cancel_requested AND ending IS NULL
 UNION ALL
-SELECT DISTINCT queue, false FROM redisjobs.outbox WHERE cancel_requested
+SELECT DISTINCT queue, 'move' FROM redisjobs.outbox
+WHERE moving AND state IN ('published', 'retrying', 'snoozed', 'parked')
 UNION ALL
-SELECT queue, false FROM (SELECT DISTINCT queue FROM redisjobs.queues) q
+SELECT queue, 'due' FROM (SELECT DISTINCT queue FROM redisjobs.queues WHERE NOT paused) q
 WHERE EXISTS (SELECT FROM redisjobs.outbox o WHERE o.queue = q.queue AND o.state = 'deferred'
-              AND o.run_at < clock_timestamp() + make_interval(secs => %(horizon)s));
+              AND o.run_at < clock_timestamp() + make_interval(secs => %(horizon)s))
+   OR EXISTS (SELECT FROM redisjobs.outbox o WHERE o.queue = q.queue AND o.state = 'suspended'
+              AND o.run_at <= clock_timestamp());

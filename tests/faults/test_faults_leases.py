@@ -97,7 +97,10 @@ async def test_an_orphan_starts_elsewhere_within_a_lease_and_a_look(road: Road):
 
 @pytest.mark.timeout(sized(120, 3600))
 async def test_every_orphan_of_a_steady_load_comes_back_however_often_workers_are_killed(road: Road):
-    _, workers = await road.start(workers=4)
+    often = ("--max-losses", "1000")  # chance may kill every worker that takes one job up
+    await road.start(workers=0)
+    workers = [road.worker(*often) for _ in range(4)]
+    await up(*workers)
     load = asyncio.create_task(_steady_load(road))
     orphaned: dict[str, float] = {}
 
@@ -106,7 +109,7 @@ async def test_every_orphan_of_a_steady_load_comes_back_however_often_workers_ar
         victim = workers.pop(random.randrange(4))
         victim.kill()
         orphaned |= {run.job: time.monotonic() for run in road.journal.running() if run.pid == victim.pid}
-        workers.append(road.worker())
+        workers.append(road.worker(*often))
         await up(workers[-1])
     load.cancel()
 

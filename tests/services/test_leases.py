@@ -19,16 +19,10 @@ from tests.support.builders import finish, stage, states
 from tests.support.clock import FakeClock
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
-from tests.support.relays import Hand, RelayByHand, hand, in_line, job_of, relay_by_hand
+from tests.support.relays import Hand, RelayByHand, in_line, job_of, relay_by_hand
 from tests.support.rules import Rule
 
 Conn = psycopg.Connection[tuple[object, ...]]
-
-
-@pytest.fixture
-async def worker(redis_url: str) -> AsyncIterator[Hand]:
-    async with hand(redis_url) as made:
-        yield made
 
 
 @pytest.fixture
