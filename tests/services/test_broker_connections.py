@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 import redis as redis_py
 
-from redisjobs.broker import Broker
+from redisjobs.broker import Broker, connection
 from redisjobs.errors import BrokerUnavailable, StoreRefused
 from tests.support.eventually import eventually
+from tests.support.net import Address
 from tests.support.proxy import Proxy
+from tests.support.servers import RedisServer
+
+StartRedis = Callable[..., RedisServer]
 
 
 @pytest.fixture
@@ -38,6 +42,25 @@ async def test_calls_side_by_side_have_one_each(broker: Broker, redis_proxy: Pro
 
     assert await asyncio.gather(*calls) == [None, None, None]
     assert redis_proxy.connections == 3
+
+
+async def test_what_calls_side_by_side_needed_is_closed_once_they_are_over(
+    broker: Broker, redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(*(broker.holder("mail", "key") for _ in range(20)))
+    assert _connected(redis) > 10
+    monkeypatch.setattr(connection, "IDLE_S", 0.0)
+
+    for _ in range(30):
+        await broker.holder("mail", "key")
+
+    await eventually(lambda: _connected(redis) == 1, "one is left")
+    assert await asyncio.gather(*(broker.holder("mail", "key") for _ in range(20))) == [None] * 20
+
+
+def _connected(redis: redis_py.Redis) -> int:
+    """The connections of others."""
+    return len(redis.client_list()) - 1
 
 
 async def test_a_connection_that_redis_closed_while_it_was_idle_is_opened_again_unnoticed(
@@ -81,3 +104,25 @@ async def test_a_refusal_keeps_the_connection(broker: Broker, redis: redis_py.Re
         with pytest.raises(StoreRefused, match="WRONGTYPE"):
             await broker.holder("mail", "key")
     assert redis_proxy.accepted == 1
+
+
+async def test_a_server_that_has_become_a_replica_is_left_for_whom_its_name_leads_to_now(
+    start_redis: StartRedis, broker: Broker, redis_proxy: Proxy
+) -> None:
+    old, new = start_redis(), start_redis()
+    redis_proxy.redirect(Address.of_redis(old.url))
+    await broker.take("mail", "me", 1, lease_ms=1000)  # this way has a connection of its own
+    await broker.mark_dirty(["mail"])
+    with old.client() as client:
+        client.replicaof("127.0.0.1", str(new.port))
+    redis_proxy.redirect(Address.of_redis(new.url))
+
+    with pytest.raises(BrokerUnavailable):
+        await broker.mark_dirty(["mail"])
+    with pytest.raises(BrokerUnavailable):
+        await broker.take("mail", "me", 1, lease_ms=1000)
+    await broker.mark_dirty(["mail"])
+    await broker.take("mail", "me", 1, lease_ms=1000)
+
+    with new.client() as client:
+        assert client.exists("rj:dirty", "rj:{mail}:ready:1") == 2

@@ -40,6 +40,11 @@ class _Session:
         """Whether a job is there for this connection: committed, or staged in its transaction."""
         return self._transaction.sees(UUID(job_id))
 
+    @property
+    def is_failed(self) -> bool:
+        """A statement was refused: nothing of the transaction can be committed."""
+        return self._transaction.failed
+
     def _run(self, statement: bytes, parameters: dict[str, Any]) -> Any:
         if self.closed:
             raise psycopg.OperationalError("the connection is closed")
