@@ -32,12 +32,6 @@ def postgres(start_postgres: StartPostgres) -> PostgresServer:
     return server
 
 
-async def started_within(road: Road, seconds: float) -> None:
-    """A job that is enqueued now starts in time."""
-    (job,) = road.enqueue(order.call())
-    await road.ran(job, within=seconds)
-
-
 def outcomes(road: Road) -> int:
     """How many outcomes wait in Redis."""
     settled = road.redis.hget("rj:{default}:life", "settled") or b"0-0"
@@ -77,7 +71,7 @@ async def test_while_postgres_is_away_workers_go_on_and_their_outcomes_wait(
 
     back_at = time.monotonic()
     await eventually(lambda: set(jobs) <= road.done(), "all are settled", 10, despite=(psycopg.OperationalError,))
-    await started_within(road, 10 - (time.monotonic() - back_at))
+    await road.works_within(10 - (time.monotonic() - back_at))
     assert all(program.is_running() for program in (*relays, *workers))
     await road.at_rest()
 
@@ -121,7 +115,7 @@ async def test_sessions_that_are_ended_again_and_again_cost_nothing(road: Road):
         await last(0.1)
 
     await road.at_rest()
-    await started_within(road, 5)
+    await road.works_within(5)
 
 
 async def test_relays_that_lose_their_answers_from_postgres_mark_and_settle_once(road: Road, postgres_proxy: Proxy):

@@ -37,12 +37,6 @@ async def load(road: Road, *, at_once: int = 5, every: float = 0.1) -> AsyncIter
         running.cancel()
 
 
-async def started_within(road: Road, seconds: float) -> None:
-    """A job that is enqueued now starts in time."""
-    (job,) = road.enqueue(order.call())
-    await road.ran(job, within=seconds)
-
-
 def all_up(*programs: Program) -> bool:
     return all(program.is_running() for program in programs)
 
@@ -59,7 +53,7 @@ async def test_work_resumes_after_each_restart_of_redis(make_road: MakeRoad, sta
             server.kill() if restart % 2 else server.stop()
             server.start()
             back_at = time.monotonic()
-            await started_within(road, 5 + LEASE_S)
+            await road.works_within(5 + LEASE_S)
             assert time.monotonic() - back_at < 5
 
     assert all_up(*relays, *workers)
@@ -95,7 +89,7 @@ async def test_everybody_outlives_an_outage_and_nothing_is_marked_meanwhile(road
     await always(lambda: all(road.states()[job] == "staged" for job in waiting), "they wait", lasting=sized(3, 10))
     redis_proxy.heal()
 
-    await started_within(road, 5)
+    await road.works_within(5)
     assert all_up(*programs)
     await road.at_rest(extra=cut_off)
 
@@ -103,7 +97,7 @@ async def test_everybody_outlives_an_outage_and_nothing_is_marked_meanwhile(road
 async def test_a_primary_that_became_a_replica_is_waited_for_in_peace(road: Road, redis_proxy: Proxy):
     programs = [road.relay(redis=redis_proxy.url), road.worker(redis=redis_proxy.url)]
     await up(*programs)
-    await started_within(road, 5)
+    await road.works_within(5)
     seconds = sized(3, 30)
 
     before = redis_proxy.commands.total()
@@ -113,7 +107,7 @@ async def test_a_primary_that_became_a_replica_is_waited_for_in_peace(road: Road
             await always(lambda: road.states()[waiting[0]] == "staged", "they wait", lasting=seconds)
     tries = (redis_proxy.commands.total() - before) / seconds / len(programs)
 
-    await started_within(road, 5)
+    await road.works_within(5)
     assert tries < 20, f"{tries:.0f} commands a second from each process, although commits go on"
     assert all_up(*programs)
     await road.at_rest()
@@ -122,7 +116,7 @@ async def test_a_primary_that_became_a_replica_is_waited_for_in_peace(road: Road
 async def test_a_redis_that_loads_is_waited_for(road: Road, redis_proxy: Proxy):
     programs = [road.relay(redis=redis_proxy.url), *(road.worker(redis=redis_proxy.url) for _ in range(2))]
     await up(*programs)
-    await started_within(road, 5)
+    await road.works_within(5)
 
     loading = redis_proxy.answer("LOADING Redis is loading the dataset in memory")
     (job,) = road.enqueue(order.call())
@@ -148,19 +142,19 @@ async def test_a_script_cache_that_is_emptied_all_the_time_fails_nobody(road: Ro
 
 async def test_a_connection_that_went_silent_is_noticed(road: Road, redis_proxy: Proxy):
     await up(road.relay(redis=redis_proxy.url), road.worker(redis=redis_proxy.url))
-    await started_within(road, 5)
+    await road.works_within(5)
 
     redis_proxy.swallow_open()
 
-    await started_within(road, 30)
-    await started_within(road, 1)
+    await road.works_within(30)
+    await road.works_within(1)
     await road.at_rest()
 
 
 async def test_an_idle_fleet_is_quiet_and_ready(road: Road, redis_proxy: Proxy):
     programs = [road.relay(redis=redis_proxy.url), *(road.worker(redis=redis_proxy.url) for _ in range(2))]
     await up(*programs)
-    await started_within(road, 5)
+    await road.works_within(5)
     await eventually(lambda: not road.states(), "it is settled")
     opened = redis_proxy.accepted
 
@@ -168,7 +162,7 @@ async def test_an_idle_fleet_is_quiet_and_ready(road: Road, redis_proxy: Proxy):
 
     assert redis_proxy.accepted == opened, "somebody connected anew"
     assert not [line for program in programs for line in program.log().splitlines() if "ERROR" in line]
-    await started_within(road, 1)
+    await road.works_within(1)
     await road.at_rest()
 
 
@@ -189,7 +183,7 @@ async def test_a_blip_before_a_due_time_does_not_move_it(road: Road, redis_proxy
 async def test_memory_does_not_grow_while_redis_is_away(road: Road, redis_proxy: Proxy):
     programs = [road.relay(redis=redis_proxy.url), road.worker(redis=redis_proxy.url)]
     await up(*programs)
-    await started_within(road, 5)
+    await road.works_within(5)
     before = [resident_mb(program) for program in programs]
 
     redis_proxy.down()
@@ -199,7 +193,7 @@ async def test_memory_does_not_grow_while_redis_is_away(road: Road, redis_proxy:
     redis_proxy.heal()
 
     assert max(grown) < 20, f"MB more: {grown}"
-    await started_within(road, 10)
+    await road.works_within(60)  # behind all that the load left, on a machine that has other things to do
     await road.at_rest(60)
 
 

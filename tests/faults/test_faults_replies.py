@@ -14,6 +14,7 @@ from redisjobs.worker import Worker
 from tests.faults.road import Road, sized
 from tests.faults.shop import app, echo, order, stumble
 from tests.support.eventually import eventually
+from tests.support.loaded import load_scripts
 from tests.support.proxy import Proxy
 from tests.support.relays import relay_by_hand
 
@@ -61,8 +62,9 @@ async def test_a_call_whose_reply_is_lost_doubles_nothing(
     call: str, times: int, road: Road, redis_proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(app, "settings", Settings(redis_url=redis_proxy.url))
+    load_scripts(road.redis)
     short = call in ("renew", "reclaim")  # the others show that nobody has to wait for the end of a lease
-    await left_behind(road, orphan=short, due_in=1 if call == "audit" else 0.1)
+    await left_behind(road, orphan=short, due_in=4 if call == "audit" else 0.1)
     if call == "adopt":  # called when Redis has lost its data
         road.redis.flushall()
     if call == "recall":  # called when another reply was lost

@@ -14,7 +14,7 @@ from redisjobs.broker import Broker, Finish
 from tests.faults.road import Road, sized, up
 from tests.faults.shop import order, other
 from tests.support.eventually import eventually
-from tests.support.processes import Processes, Program
+from tests.support.processes import Processes
 
 SECRET = "marker-5c1d88"
 SHOP = """
@@ -81,11 +81,22 @@ SHOP = """
         with journal.run(ctx):
             pass
 
-    @app.job(max_attempts=1)
-    async def fat(ctx: Context) -> None:
+    def fail_fat() -> None:
         locals_of_this_frame = bytearray(100_000_000)
         locals_of_this_frame[::4096] = b"x" * len(locals_of_this_frame[::4096])
         raise ValueError("with a big frame")
+
+    @app.job(max_attempts=1)
+    async def fat(ctx: Context) -> None:
+        fail_fat()
+
+    @app.job(max_attempts=1)
+    def fat_in_a_thread(ctx: Context) -> None:
+        fail_fat()
+
+    @app.job(max_attempts=1, process=True)
+    def fat_in_a_process() -> None:
+        fail_fat()
 """
 
 
@@ -116,10 +127,19 @@ def command(road: Road, *words: str) -> Any:
     return json.loads(ended.stdout)
 
 
-def resident(program: Program) -> int:
-    """MB of memory that a process occupies."""
-    status = Path(f"/proc/{program.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+def resident(pid: int) -> int:
+    """MB of memory that a process occupies, with those that it has started."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        children = [
+            int(each)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for each in (task / "children").read_text().split()
+        ]
+    except (FileNotFoundError, ProcessLookupError):  # it ended just now
+        return 0
+    own = int(status.partition("VmRSS:")[2].split()[0]) // 1024 if "VmRSS:" in status else 0
+    return own + sum(resident(each) for each in children)
 
 
 @pytest.mark.parametrize("attempts", [16, 47, 400, 900])
@@ -230,11 +250,12 @@ async def test_j08_arguments_of_a_newer_release_are_retried_and_shown_by_name_al
     assert SECRET not in json.dumps(letter) + worker.log()
 
 
-async def test_o02_kept_errors_keep_no_memory(road: Road, shop: str):
+@pytest.mark.parametrize("job", ["fat", "fat_in_a_thread", "fat_in_a_process"])
+async def test_o02_kept_errors_keep_no_memory(road: Road, shop: str, job: str):
     _, (worker,) = await road.start(place=shop, slots=1)
-    warm = enqueue(road, "fat", count=2)
+    warm = enqueue(road, job, count=2)
     await eventually(lambda: road.ends().keys() >= set(warm), "it is warm", 30)
-    before = resident(worker)
-    bad = warm + enqueue(road, "fat", count=sized(15, 50))
+    before = resident(worker.pid)
+    bad = warm + enqueue(road, job, count=sized(15, 50))
     await road.at_rest(60, ends=dict.fromkeys(bad, "dead"))
-    assert resident(worker) - before < 50
+    assert resident(worker.pid) - before < 50

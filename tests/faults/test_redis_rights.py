@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 from redisjobs import App
-from redisjobs.broker import Heart
+from redisjobs.broker import Ask, Heart, Limiter, Want
+from redisjobs.broker.depths import Depths
 from redisjobs.errors import StoreRefused
 from tests.stories.road import Road
 from tests.support.builders import finish, publication
@@ -47,6 +48,7 @@ async def tour(url: str) -> None:
         await q.open()
         await tour_of_the_relay(q)
         await tour_of_a_worker(q)
+        await tour_of_limits(q, url)
         heart = Heart(url)
         stack.callback(heart.close)
         await asyncio.to_thread(heart.renew, "q", "w1", [])
@@ -54,11 +56,11 @@ async def tour(url: str) -> None:
         cancelled, running = publication(), publication()
         await q.publish(cancelled, running)
         taken = await q.take(count=1)
-        await q.carrier.cancel(q.fence, [(cancelled.job_id, 0), (running.job_id, 0)])
+        await q.carrier.cancel(q.fence, [(cancelled.job_id, 0, 0), (running.job_id, 0, 0)])
         await q.broker.promote("q")
         await q.broker.finish("q", "w1", [finish(each) for each in taken])
         await q.settle()
-        await q.carrier.audit(q.fence, [(cancelled.job_id, 0), (b"0" * 16, 0)])
+        await q.carrier.audit(q.fence, [(cancelled.job_id, 0, 0), (b"0" * 16, 0, 0)])
         await q.carrier.forget(q.fence, [cancelled.job_id])
         await q.carrier.some_jobs("q", 0, 10)
         await q.broker.leave("q", "w1")
@@ -78,6 +80,15 @@ async def tour_of_the_relay(q: QueueByHand) -> None:
     await q.broker.holder("q", b"k".decode())
     await q.broker.enqueue_direct("q", [publication(direct=True)])
     await q.broker.queues()
+
+
+async def tour_of_limits(q: QueueByHand, url: str) -> None:
+    limiter, one = Limiter(q.broker.redis), Want("api", "api", most=1)
+    await limiter.admit("w1", [Ask(bytes([n]) * 16, 1, "q", (one,)) for n in range(2)], 60_000)
+    with Depths(url) as depths:
+        assert depths.look(["q"])["q"].limited == 0, "only what is due counts"
+    await limiter.release("w1", [(bytes(16), 1)])
+    await limiter.sweep("w1", 0)
 
 
 async def moved(q: QueueByHand) -> bool:

@@ -19,6 +19,7 @@ from redisjobs.errors import ConfigurationError, RedisjobsError
 from redisjobs.settings import Settings
 from tests.stories.road import Road
 from tests.support.eventually import eventually
+from tests.support.http import get
 from tests.support.processes import Processes, Program
 from tests.support.servers import PostgresServer, RedisServer
 
@@ -26,18 +27,46 @@ PASSWORD = "qx7@wv8/yj4#%+:?é 'kz9\\"
 PARTS = ("qx7", "wv8", "yj4", "kz9")
 MARKER = "marker-7f3a91"
 SHOP = """
-    import logging
-    from redisjobs import App, Context, Dead
+    import os, time
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+    from redisjobs import App, Context, Dead, Snooze
 
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=open(os.environ["SPANS"], "a", 1))))
+    trace.set_tracer_provider(provider)
     app = App("shop")
 
-    @app.job(max_attempts=2, retry=[0])
-    async def work(ctx: Context, secret: str, how: str) -> str:
+    def end(how: str) -> None:
         if how == "fails":
             raise ValueError("no " + how)
         if how == "dies":
             raise Dead("hopeless")
+
+    @app.job(max_attempts=2, retry=[0])
+    async def work(ctx: Context, secret: str, how: str) -> str:
+        end(how)
         return secret
+
+    @app.job(max_attempts=2, retry=[0])
+    def work_in_a_thread(ctx: Context, secret: str, how: str) -> str:
+        end(how)
+        return secret
+
+    @app.job(max_attempts=2, retry=[0], process=True)
+    def work_in_a_process(secret: str, how: str) -> str:
+        end(how)
+        return secret
+
+    @app.job(max_attempts=1, timeout=0.1)
+    async def late(ctx: Context, secret: str) -> None:
+        import asyncio
+        await asyncio.sleep(60)
+
+    @app.job(max_attempts=1)
+    async def spoil(ctx: Context, secret: str) -> object:
+        return {"secret": secret, "cannot be encoded": object()}
 """
 
 
@@ -158,31 +187,45 @@ def title(program: Program) -> str:
 
 
 @pytest.mark.parametrize("level", ["info", "debug"])
-async def test_no_argument_is_in_any_log(database_url: str, processes: Processes, level: str):
-    processes.module("shop_n05", textwrap.dedent(SHOP))
+async def test_no_argument_is_in_any_log_metric_span_or_title(
+    database_url: str, processes: Processes, tmp_path: Path, level: str
+):
+    place = f"{processes.module('shop_n05', textwrap.dedent(SHOP))}:app"
+    processes.env |= {"SPANS": str(tmp_path / "spans"), "REDISJOBS_LOG_LEVEL": level, "REDISJOBS_HTTP_PORT": "0"}
     with psycopg.connect(database_url) as connection:
-        for how in ("works", "fails", "dies"):
-            connection.execute(
-                "SELECT redisjobs.enqueue('work', json_build_object('secret', %s::text, 'how', %s::text))",
-                [MARKER, how],
-            )
-        connection.execute(
-            "SELECT redisjobs.enqueue('work', json_build_object('secret', %s::text, 'odd', 1))", [MARKER]
-        )
-        connection.execute(
-            "INSERT INTO redisjobs.outbox (job, payload, codec) VALUES ('work', %s, 'json')", ["{" + MARKER]
-        )
-    relay = processes.redisjobs("relay", "--log-level", level)
-    worker = processes.redisjobs("worker", "shop_n05:app", "--log-level", level)
+        enqueue_with_the_marker(connection)
+    relay, worker = processes.redisjobs("relay"), processes.redisjobs("worker", place)
 
     def all_ended() -> bool:
         with psycopg.connect(database_url) as connection:
             return connection.execute("SELECT count(*) FROM redisjobs.outbox").fetchone() == (0,)
 
-    await eventually(all_ended, "all have ended", 30)
-    logs = "".join(each.log() + title(each) for each in (relay, worker))
-    assert "job.dead" in logs
-    assert worker.stop() == 0
-    assert relay.stop() == 0
-    logs += "".join(each.log() for each in (relay, worker))
-    assert MARKER not in logs
+    await eventually(all_ended, "all have ended", 60)
+    scrapes = [
+        get(int(each.log().partition("http.serving port=")[2].split()[0]), "/metrics") for each in (relay, worker)
+    ]
+    titles = title(relay) + title(worker)
+    assert (worker.stop(), relay.stop()) == (0, 0)
+    logs, spans = relay.log() + worker.log(), (tmp_path / "spans").read_text()
+    metrics = "".join(text for _, text in scrapes)
+
+    assert [status for status, _ in scrapes] == [200, 200]
+    assert 'job_name="work_in_a_process"' in metrics
+    assert spans.count('"exception.stacktrace"') >= 8
+    assert {"job.dead", "attempt.retrying"} <= set(logs.split())
+    assert not [told for told in (logs, metrics, spans, titles) if MARKER in told]
+
+
+def enqueue_with_the_marker(connection: psycopg.Connection[Any]) -> None:
+    """Jobs with the marker in their arguments that come to every kind of end."""
+    whole = "SELECT redisjobs.enqueue(%s, json_build_object('secret', %s::text, 'how', %s::text))"
+    for job in ("work", "work_in_a_thread", "work_in_a_process"):
+        for how in ("works", "fails", "dies"):
+            connection.execute(whole, [job, MARKER, how])
+    lacking = "SELECT redisjobs.enqueue(%s, json_build_object('secret', %s::text))"
+    for job in ("work", "late", "spoil"):
+        connection.execute(lacking, [job, MARKER])
+    connection.execute("SELECT redisjobs.enqueue('work', json_build_object('secret', 7, 'how', ARRAY[%s]))", [MARKER])
+    unknown = "SELECT redisjobs.enqueue('late', json_build_object('secret', 'x', 'removed', %s::text))"
+    connection.execute(unknown, [MARKER])
+    connection.execute("INSERT INTO redisjobs.outbox (job, payload, codec) VALUES ('work', %s, 'json')", ["{" + MARKER])

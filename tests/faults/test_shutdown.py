@@ -139,28 +139,32 @@ def first_of(program: Program) -> int:
 
 
 def children_of(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Those that any of its threads started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.parametrize("options", [(), ("--processes", "2")])
 @pytest.mark.parametrize("through_a_shell", [False, True])
 async def test_g09_as_process_one_and_below_a_shell_with_exec_it_drains(
-    road: Road, shop: str, processes: Processes, tmp_path: Path, through_a_shell: bool
+    road: Road, shop: str, tmp_path: Path, through_a_shell: bool, options: tuple[str, ...]
 ):
+    processes = road.processes
     processes.env |= road.journal.env
     await up(road.relay())
     script = tmp_path / "worker.sh"
     script.write_text(
         textwrap.dedent(f"""\
         #!/bin/sh
-        exec {sys.executable} -c 'from redisjobs.cli import main; main()' worker {shop} -c 5
+        exec {sys.executable} -c 'from redisjobs.cli import main; main()' worker {shop} -c 5 {" ".join(options)}
         """)
     )
     script.chmod(0o755)
-    direct = [sys.executable, "-c", "from redisjobs.cli import main; main()", "worker", shop, "-c", "5"]
+    direct = [sys.executable, "-c", "from redisjobs.cli import main; main()", "worker", shop, "-c", "5", *options]
     program = await as_process_one(processes, *(["/bin/sh", str(script)] if through_a_shell else direct))
     await program.says("worker.started")
     orphaned, job = enqueue(road, "orphan"), enqueue(road, "child", '{"seconds": 2}')
@@ -176,13 +180,21 @@ async def test_g09_as_process_one_and_below_a_shell_with_exec_it_drains(
     await road.at_rest()
 
 
+def below(pid: int) -> list[int]:
+    return [each for child in children_of(pid) for each in (child, *below(child))]
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "2")])
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
-async def test_g10_a_signal_to_the_whole_group_ends_no_body(road: Road, shop: str, sig: signal.Signals):
-    (_,), (worker,) = await road.start(place=shop)
+async def test_g10_a_signal_to_the_whole_group_ends_no_body(
+    road: Road, shop: str, sig: signal.Signals, options: tuple[str, ...]
+):
+    worker = road.worker(*options, place=shop)
+    await up(road.relay(), worker)
     job = enqueue(road, "child", '{"seconds": 1.5}')
+    await road.ran(job)
     await eventually(
-        lambda: [os.getpgid(pid) for pid in children_of(worker.pid)] not in ([], [worker.pid]),
-        "the body's tool runs in a session of its own",
+        lambda: any(os.getsid(pid) == pid for pid in below(worker.pid)), "the body's tool runs in a session of its own"
     )
     os.killpg(worker.pid, sig)
     assert await worker.ended() == 0
