@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import carrying, machine, producing, report, whole, working
+from benchmarks import carrying, machine, producing, report, runs, whole, working
 from benchmarks.bench import Bench
 from benchmarks.figures import FULL, QUICK, Figure
 from benchmarks.jobs import app
@@ -35,6 +35,8 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "writers": producing.wake_up,
     "backlogs": working.backlogs,
     "snapshot": carrying.held_snapshot,
+    "runs": runs.five_steps,
+    "replay": runs.replay,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -19,11 +19,11 @@ def publish(bench: Bench) -> Iterator[Figure]:
     for _ in bench.rounds:
         bench.stores.clear()
         filling.stage(bench.stores, bench.scale.jobs)
-        ours.take(_measured(bench, "publish"))
+        ours.take(measured(bench, "publish"))
         bench.stores.clear()
         bench.stores.sql("ALTER TABLE redisjobs.outbox SET (autovacuum_enabled = off)")
         filling.stage(bench.stores, bench.scale.jobs, analyze=False)
-        unknown.take(_measured(bench, "publish"))
+        unknown.take(measured(bench, "publish"))
         bench.stores.clear()
         prototype.take(programs.answer_of("prototypes", "relay", bench.scale.jobs))
     yield ours.figure("publish, the relay alone", "rows/s")
@@ -41,7 +41,7 @@ def settle(bench: Bench) -> Iterator[Figure]:
         programs.answer_of("carrier", "publish", bench.scale.jobs)
         with probing(bench.folder, bench.scale.jobs) as probe, programs.worker(100):
             probe.wait_for(bench.scale.jobs)
-        found.take(_measured(bench, "settle"))
+        found.take(measured(bench, "settle"))
     yield found.figure("settle, the relay alone", "outcomes/s")
 
 
@@ -61,7 +61,8 @@ def held_snapshot(bench: Bench) -> Iterator[Figure]:
         yield ratio(f"… under {way}'s transaction that stays open", rates[way], rates["nothing"], target)
 
 
-def _measured(bench: Bench, what: str) -> dict[str, Any]:
+def measured(bench: Bench, what: str) -> dict[str, Any]:
+    """Have a relay publish or settle the scale's jobs: its rate, and the CPU a job of it and of the servers."""
     before = bench.stores.cpu()
     answer = programs.answer_of("carrier", what, bench.scale.jobs)
     used = {name: seconds - before[name] for name, seconds in bench.stores.cpu().items()}

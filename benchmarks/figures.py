@@ -72,6 +72,7 @@ class Scale:
         rounds: of everything that alternates.
         jobs: in one drain, publish or settle.
         seconds: of everything that is measured by time.
+        runs: durable runs with many slots; a tenth of them with one.
     """
 
     rounds: int
@@ -81,9 +82,19 @@ class Scale:
     held: int
     samples: int
     seconds: float
+    runs: int
 
 
-QUICK = Scale(rounds=1, jobs=10_000, backlogs=(1_000, 20_000), due=2_000, held=30_000, samples=60, seconds=2.0)
+QUICK = Scale(
+    rounds=1, jobs=10_000, backlogs=(1_000, 20_000), due=2_000, held=30_000, samples=60, seconds=2.0, runs=300
+)
 FULL = Scale(
-    rounds=3, jobs=40_000, backlogs=(1_000, 100_000, 1_000_000), due=10_000, held=500_000, samples=400, seconds=6.0
+    rounds=3,
+    jobs=40_000,
+    backlogs=(1_000, 100_000, 1_000_000),
+    due=10_000,
+    held=500_000,
+    samples=400,
+    seconds=6.0,
+    runs=2_000,
 )

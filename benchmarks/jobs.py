@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.probe import Probe
-from redisjobs import App
+from redisjobs import App, Context, Limit
+
+STEPS = 5
+"""Of a durable run, each recorded before the next begins."""
 
 app = App("benchmarks")
 _probe = Probe.of_environment()
@@ -16,6 +19,26 @@ async def noop(body: dict[str, Any]) -> None:
     """Does nothing but to say when."""
     if _probe is not None:
         _probe.hit(body["i"])
+
+
+@app.job(limit=Limit(1_000_000, name="capacity"))
+async def limited(body: dict[str, Any]) -> None:
+    """As `noop`, under a limit."""
+    if _probe is not None:
+        _probe.hit(body["i"])
+
+
+@app.job()
+async def five_steps(ctx: Context, body: dict[str, Any]) -> None:
+    """A durable run; says when it has ended."""
+    for number in range(STEPS):
+        await ctx.step(f"step {number}", _step, body["i"], number)
+    if _probe is not None:
+        _probe.hit(body["i"])
+
+
+async def _step(run: int, number: int) -> dict[str, int]:
+    return {"i": run, "k": number}
 
 
 def body(number: int) -> dict[str, Any]:

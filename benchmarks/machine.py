@@ -36,7 +36,7 @@ def _field(path: str, name: str) -> str:
 def cpu_seconds(pid: int) -> float:
     """What a process and its children have used so far, those that have ended included."""
     total = 0.0
-    for each in (pid, *_below(pid)):
+    for each in (pid, *below(pid)):
         try:
             words = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -45,17 +45,19 @@ def cpu_seconds(pid: int) -> float:
     return total / _TICK
 
 
-def resident_mb(pid: int) -> float:
-    """The memory that a process has in use."""
-    return int(_field(f"/proc/{pid}/status", "VmRSS").split()[0]) / 1024
+def resident_mb(pid: int, *, children: bool = False) -> float:
+    """The memory that a process has in use, and with `children` those below it."""
+    each = (pid, *below(pid)) if children else (pid,)
+    return sum(int(_field(f"/proc/{one}/status", "VmRSS").split()[0]) for one in each) / 1024
 
 
-def _below(pid: int) -> list[int]:
+def below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
     found: list[int] = []
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return found
     for child in map(int, children):
-        found += [child, *_below(child)]
+        found += [child, *below(child)]
     return found

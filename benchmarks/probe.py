@@ -61,7 +61,7 @@ class Probe:
 
     def starts(self) -> list[float]:
         """When each started, by its number."""
-        return self._cells[1:].tolist()
+        return list(self._cells[1:])
 
     def close(self) -> None:
         """Give the memory back."""

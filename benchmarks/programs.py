@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,25 @@ def relay(*options: str) -> Iterator[int]:
 
 
 @contextmanager
-def _program(*words: str) -> Iterator[int]:
-    process = subprocess.Popen([_PROGRAM, *words, "--log-level", "warning"], cwd=_ROOT, stdout=subprocess.DEVNULL)
+def prototype(name: str) -> Iterator[int]:
+    """A prototype that goes on until the block ends; its process id."""
+    with running(sys.executable, "-m", "benchmarks.prototypes", name) as pid:
+        yield pid
+
+
+def command(*words: str) -> list[str]:
+    """A command of redisjobs, which says little."""
+    return [str(_PROGRAM), *words, "--log-level", "warning"]
+
+
+def _program(*words: str) -> AbstractContextManager[int]:
+    return running(*command(*words))
+
+
+@contextmanager
+def running(*words: str) -> Iterator[int]:
+    """A program that is asked to end with the block; its process id."""
+    process = subprocess.Popen(words, cwd=_ROOT, stdout=subprocess.DEVNULL)
     try:
         yield process.pid
     finally:

@@ -1,11 +1,11 @@
 """Prototypes to compare with: the least that a relay or a worker of this kind can do.
 
-    python -m benchmarks.prototypes relay N | worker N CONCURRENCY
+    python -m benchmarks.prototypes relay N | worker N CONCURRENCY | listen | serve
 
 The relay locks rows, puts them into a stream and marks them; it knows no order between relays, no fence, no due
 times and no keys. The worker has a task, a deadline and a context variable for each job and sends its
 acknowledgements in batches; it knows no leases, retries or results. Each fills its own store first, and prints
-what it did.
+what it did. `listen` and `serve` are a relay and a worker that go on until they are ended, for one job now and then.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from typing import Any
 import psycopg
 import redis.asyncio as async_redis
 
-from benchmarks.jobs import body
+from benchmarks.jobs import body, noop
 from redisjobs.settings import Settings
 
 BATCH = 500
 READ = 200
 ACKS = 100
-TABLE = """CREATE TABLE proto_outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL,
-           staged_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz);
-           CREATE INDEX proto_waiting ON proto_outbox (id) WHERE published_at IS NULL"""
+CHANNEL = "proto"
+TABLE = """CREATE TABLE IF NOT EXISTS proto_outbox (
+               id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL,
+               staged_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz);
+           CREATE INDEX IF NOT EXISTS proto_waiting ON proto_outbox (id) WHERE published_at IS NULL"""
 SELECT = b"SELECT id, body FROM proto_outbox WHERE published_at IS NULL ORDER BY id LIMIT %(n)s FOR UPDATE SKIP LOCKED"
 MARK = b"UPDATE proto_outbox SET published_at = now() WHERE id = ANY(%(ids)s)"
 ADD = "for i = 1, #ARGV do redis.call('XADD', KEYS[1], '*', 'b', ARGV[i]) end"
@@ -143,6 +145,38 @@ async def worker(count: int, concurrency: int) -> Answer:
     return answer
 
 
+async def listen() -> Answer:
+    """Carry each row as soon as its commit is heard of."""
+    settings = Settings.load()
+    redis: Any = async_redis.Redis.from_url(settings.need_redis_url())
+    connection = await psycopg.AsyncConnection.connect(settings.need_database_url(), autocommit=True)
+    ear = await psycopg.AsyncConnection.connect(settings.need_database_url(), autocommit=True)
+    await connection.execute(TABLE)
+    await ear.execute(f"LISTEN {CHANNEL}".encode())
+    add = await redis.script_load(ADD)
+    async for _ in ear.notifies():
+        async with connection.transaction():
+            rows = await (await connection.execute(SELECT, {"n": BATCH}, binary=True)).fetchall()
+            if rows:
+                await redis.evalsha(add, 1, "proto", *[row[1] for row in rows])
+                await connection.execute(MARK, {"ids": [row[0] for row in rows]})
+    return {}
+
+
+async def serve() -> Answer:
+    """Run each entry as soon as it is there."""
+    redis: Any = async_redis.Redis.from_url(Settings.load().need_redis_url(), protocol=2, socket_timeout=30)
+    await redis.xgroup_create("proto", "g", "0", mkstream=True)
+    end = await redis.script_load(END)
+    while True:
+        reply = await redis.execute_command(
+            "XREADGROUP", "GROUP", "g", "c", "COUNT", READ, "BLOCK", 5000, "STREAMS", "proto", ">"
+        )
+        for entry, fields in reply[0][1] if reply else ():
+            await noop.function(json.loads(fields[b"b"]))
+            await redis.evalsha(end, 1, "proto", entry)
+
+
 def _answer(count: int, began: float, used: float) -> Answer:
     return {
         "rate": count / (time.perf_counter() - began),
@@ -162,7 +196,9 @@ def run(work: Coroutine[Any, Any, Answer]) -> None:
         print(json.dumps(runner.run(work)))
 
 
-PROGRAMS: dict[str, Callable[..., Coroutine[Any, Any, Answer]]] = {"relay": relay, "worker": worker}
+PROGRAMS: dict[str, Callable[..., Coroutine[Any, Any, Answer]]] = {
+    "relay": relay, "worker": worker, "listen": listen, "serve": serve,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

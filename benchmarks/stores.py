@@ -65,12 +65,12 @@ class Stores:
 
     def used_memory(self) -> int:
         """The bytes that Redis holds."""
-        info: dict[str, Any] = self.redis.info("memory")  # type: ignore[assignment]
+        info: dict[str, Any] = self.redis.info("memory")
         return int(info["used_memory"])
 
     def versions(self) -> dict[str, str]:
         """What the servers are, and how they keep what they acknowledged."""
-        info: dict[str, Any] = self.redis.info()  # type: ignore[assignment]
+        info: dict[str, Any] = self.redis.info()
         name = info.get("server_name", "redis")
         shown = ("fsync", "synchronous_commit", "shared_buffers")
         settings = ", ".join(f"{each} {self.sql(f'SHOW {each}')[0][0]}" for each in shown)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
 
 from benchmarks import filling, programs
 from benchmarks.bench import Bench
-from benchmarks.figures import Figure, Target, quantile
+from benchmarks.figures import Figure, Target, quantile, ratio
 from benchmarks.jobs import app, body, noop
 from benchmarks.machine import cpu_seconds, resident_mb
-from benchmarks.probe import probing
+from benchmarks.probe import Probe, probing
 
 LEAD_S = 4.0
 """How far ahead of their time due jobs are committed."""
@@ -45,34 +51,80 @@ def road(bench: Bench) -> Iterator[Figure]:
 
 def latency(bench: Bench) -> Iterator[Figure]:
     """One job now and then on an idle system, from before BEGIN, and from the commit, to its first line."""
-    bench.stores.clear()
-    count = bench.scale.samples
-    with probing(bench.folder, count) as probe, programs.relay(), programs.worker(10):
-        filling.until_all_run(bench.stores)
-        begun, committed = asyncio.run(_paced(bench, count))
-        probe.wait_for(count + 1)
+    ours, prototypes = list[_Latency](), list[_Latency]()
+    for _ in bench.rounds:
+        bench.stores.clear()
+        count = bench.scale.samples // bench.scale.rounds
+        with probing(bench.folder, count) as probe, programs.relay(), programs.worker(10):
+            filling.until_all_run(bench.stores)
+            ours.append(_Latency.of(probe, asyncio.run(_paced(bench, count, _enqueue)), beside=1))
+        bench.stores.clear()
+        with (
+            probing(bench.folder, count) as probe,
+            programs.prototype("listen"),
+            programs.prototype("serve"),
+            bench.stores.connect() as connection,
+        ):
+            programs.wait_for(lambda: _hears(connection), "the prototype to listen", 30)
+            asyncio.run(_paced(bench, 1, _insert))  # the first of each is not counted
+            probe.wait_for(1)
+            prototypes.append(_Latency.of(probe, asyncio.run(_paced(bench, count, _insert)), beside=1))
+    every = [ms for each in ours for ms in each.whole]
+    notes: dict[str, float | str] = {"longest": max(every)}
+    notes["from the commit alone"] = statistics.median(quantile(each.after, 0.5) for each in ours)
+    notes["ms: samples"] = " ".join(f"{ms}: {n}" for ms, n in sorted(Counter(map(int, every)).items()))
+    for share, value, loose in ((0.5, 3.5, 50), (0.99, 10, 300)):
+        name, limit = f"latency from before BEGIN to the start, p{share * 100:g}", Target(value, loose, at_least=False)
+        found, theirs = [[quantile(each.whole, share) for each in them] for them in (ours, prototypes)]
+        yield Figure(name, "ms", found, limit, notes if share == 0.5 else {})
+        yield Figure(f"… the prototype: listen, select, add, mark; p{share * 100:g}", "ms", theirs)
+        yield ratio(f"… against the prototype, p{share * 100:g}", found, theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Latency:
+    """One round: ms from before BEGIN, and from the commit, to the first line."""
+
+    whole: list[float]
+    after: list[float]
+
+    @classmethod
+    def of(cls, probe: Probe, sent: tuple[list[float], list[float]], beside: int = 0) -> _Latency:
+        """Of the jobs that were sent, once all of them have run, `beside` others among them."""
+        probe.wait_for(len(sent[0]) + beside)
         starts = probe.starts()
-    whole = [(at - before) * 1000 for at, before in zip(starts, begun, strict=True)]
-    after = [(at - before) * 1000 for at, before in zip(starts, committed, strict=True)]
-    notes: dict[str, float | str] = {"longest": max(whole), "from the commit alone": quantile(after, 0.5)}
-    notes["ms: samples"] = " ".join(f"{ms}: {n}" for ms, n in sorted(Counter(map(int, whole)).items()))
-    limit = Target(3.5, loose=50, at_least=False)
-    yield Figure("latency from before BEGIN to the start, p50", "ms", [quantile(whole, 0.5)], limit, notes)
-    limit = Target(10, loose=300, at_least=False)
-    yield Figure("latency from before BEGIN to the start, p99", "ms", [quantile(whole, 0.99)], limit)
+        begun, committed = ([(at - before) * 1000 for at, before in zip(starts, them, strict=True)] for them in sent)
+        return cls(begun, committed)
 
 
-async def _paced(bench: Bench, count: int) -> tuple[list[float], list[float]]:
+def _hears(connection: psycopg.Connection[Any]) -> bool:
+    """Whether somebody listens, and the worker has made its group: told by a session that waits for a notice."""
+    found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN proto%'").fetchone()
+    connection.commit()
+    return bool(found and found[0])
+
+
+async def _paced(
+    bench: Bench, count: int, send: Callable[[psycopg.Connection[Any], int], None]
+) -> tuple[list[float], list[float]]:
     begun, committed = [], []
     with bench.stores.connect() as connection:
         for number in range(count):
             await asyncio.sleep(random.uniform(*GAPS_S))
-            call = noop.call(body=body(number))
             begun.append(time.time())
-            app.enqueue_one(connection, call)
+            send(connection, number)
             connection.commit()
             committed.append(time.time())
     return begun, committed
+
+
+def _enqueue(connection: psycopg.Connection[Any], number: int) -> None:
+    noop.enqueue(connection, body=body(number))
+
+
+def _insert(connection: psycopg.Connection[Any], number: int) -> None:
+    connection.execute("INSERT INTO proto_outbox (body) VALUES (%s)", [json.dumps(body(number)).encode()])
+    connection.execute("NOTIFY proto")
 
 
 def due_at_once(bench: Bench) -> Iterator[Figure]:

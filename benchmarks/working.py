@@ -25,11 +25,13 @@ def drain(bench: Bench) -> Iterator[Figure]:
         for _ in bench.rounds:
             bench.stores.clear()
             put_into_redis(bench.scale.jobs)
-            ours.append(_drained(bench, bench.scale.jobs, slots))
+            ours.append(drained(bench, bench.scale.jobs, slots))
             bench.stores.clear()
             prototype.append(programs.answer_of("prototypes", "worker", bench.scale.jobs, slots))
         rates, bound = [each["rate"] for each in ours], [each["rate"] for each in prototype]
-        notes: dict[str, float | str] = {name: value for name, value in ours[-1].items() if name != "rate"}
+        notes: dict[str, float | str] = {
+            name: value for name, value in ours[-1].items() if name not in ("rate", "jobs")
+        }
         yield Figure(f"drain, {slots} slots", "jobs/s", rates, notes=notes)
         bare: dict[str, float | str] = {"worker µs": prototype[-1]["cpu_us"]}
         yield Figure("… the prototype: a task, a deadline and a context for each job", "jobs/s", bound, notes=bare)
@@ -43,7 +45,7 @@ def backlogs(bench: Bench) -> Iterator[Figure]:
         for count, found in rates.items():
             bench.stores.clear()
             put_into_redis(count)
-            found.append(_drained(bench, count, 100)["rate"])
+            found.append(drained(bench, count, 100)["rate"])
     for count, found in rates.items():
         yield Figure(f"drain with {count:,} waiting", "jobs/s", found)
     first, last = bench.scale.backlogs[0], bench.scale.backlogs[-1]
@@ -60,7 +62,8 @@ def memory(bench: Bench) -> Iterator[Figure]:
     yield Figure("a waiting job in Redis", "bytes", [each], Target(450, loose=500, at_least=False))
 
 
-def _drained(bench: Bench, count: int, slots: int) -> dict[str, float]:
+def drained(bench: Bench, count: int, slots: int) -> dict[str, float]:
+    """Have a worker run so many jobs that Redis holds: its rate, how many it came to, the CPU a job."""
     with probing(bench.folder, count) as probe, programs.worker(slots) as pid:
         probe.wait_for(1)
         redis, used, first = bench.stores.cpu().get("redis", 0.0), cpu_seconds(pid), probe.hits
@@ -72,7 +75,7 @@ def _drained(bench: Bench, count: int, slots: int) -> dict[str, float]:
             "worker MB": resident_mb(pid),
         }
         starts = [moment for moment in probe.starts() if moment]
-    return found | {"rate": (len(starts) - 1) / (max(starts) - min(starts))}
+    return found | {"rate": (len(starts) - 1) / (max(starts) - min(starts)), "jobs": float(len(starts))}
 
 
 def _wait_for_the_end(probe: Probe, count: int) -> None:
