@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from redisjobs.webhooks import generate_secret
 from tests.support.builders import Conn, stage
 from tests.support.eventually import eventually_now
 from tests.support.http import get
@@ -19,8 +20,12 @@ from tests.support.processes import CHECKOUT, Processes, Program
 FOLDER = CHECKOUT / "examples" / "monitoring"
 PAGE = CHECKOUT / "docs" / "monitoring.md"
 SHOP = """
-    from redisjobs import App
+    import os
+    from redisjobs import App, BatchCall
+    from redisjobs.webhooks import Endpoint, webhook
+
     app = App()
+    webhook(app, endpoints=[Endpoint("shop", os.environ["RECEIVER"], os.environ["SECRET"])], allow=["127.0.0.0/8"])
 
     @app.job
     async def well(): ...
@@ -28,6 +33,9 @@ SHOP = """
     @app.job(max_attempts=1)
     async def ill():
         raise ValueError("no")
+
+    @app.batch_job(size=1)
+    async def many(calls: list[BatchCall[int]]): ...
 """
 SELECTOR = re.compile(r"(redisjobs_\w+)(?:\{([^}]*)\})?")
 MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
@@ -82,22 +90,32 @@ def port_of(program: Program) -> int:
 
 @pytest.fixture
 def scrape(processes: Processes, conn: Conn) -> Scrape:
-    """A relay and a worker as processes, which have worked: what both tell."""
+    """A relay, a worker and a scheduler as processes, which have worked: what they tell."""
     processes.module("shop", SHOP)
+    serving = ("--http-port", "0", "--http-host", "127.0.0.1")
+    relay = processes.redisjobs("relay", *serving)
+    processes.env |= {"RECEIVER": f"http://127.0.0.1:{port_of(relay)}/hook", "SECRET": generate_secret()}
+    worker = processes.redisjobs(
+        "worker", "shop:app", "-q", "default,webhooks", *serving, "--heartbeat-interval", "0.5s"
+    )
+    scheduler = processes.redisjobs("scheduler", *serving)
     for job in ("well", "ill", "nobody_knows"):
         stage(conn, job)
+    stage(conn, "many", {"argument": 1}, queue="webhooks")
+    stage(conn, "webhook", {"endpoint": "shop", "type": "order.placed", "data": {}}, queue="webhooks")
     conn.commit()
-    relay = processes.redisjobs("relay", "--http-port", "0", "--http-host", "127.0.0.1")
-    worker = processes.redisjobs("worker", "shop:app", "--http-port", "0", "--http-host", "127.0.0.1",
-                                 "--heartbeat-interval", "0.5s")  # fmt: skip
 
     def has_worked() -> Scrape:
-        found = Scrape(get(port_of(worker), "/metrics")[1], get(port_of(relay), "/metrics")[1])
-        assert found.counts("redisjobs_attempts_ended_total", "outcome").keys() == {"succeeded", "dead", "parked"}
+        found = Scrape(*(get(port_of(each), "/metrics")[1] for each in (worker, relay, scheduler)))
+        ended = found.counts("redisjobs_attempts_ended_total", "outcome", queue="default")
+        assert ended.keys() == {"succeeded", "dead", "parked"}
         assert found.value("redisjobs_published_total", queue="default") == 3
         assert found.values("redisjobs_heartbeat_age_seconds")
         assert found.values("redisjobs_dead_letters", queue="default")
-        assert sum(found.values("redisjobs_ready")) == 2
+        assert found.values("redisjobs_webhook_attempts_total")
+        assert found.values("redisjobs_batch_calls_count")
+        assert found.values("redisjobs_webhook_endpoint_enabled")
+        assert sum(found.values("redisjobs_ready")) == 3
         return found
 
     return eventually_now(has_worked, "both have worked, and the relay has looked at the stores", 40)

@@ -24,7 +24,8 @@ type Querier interface {
 }
 
 const options = " queue run_at delay idempotency_key key_window priority max_attempts" +
-	" expires_at tenant_id traceparent enqueued_by headers id "
+	" expires_at tenant_id traceparent enqueued_by headers id" +
+	" version lane share_key key_policy key_wait key_longest result_ttl "
 
 const many = `INSERT INTO redisjobs.outbox (job, queue, input)
 SELECT $1, $2, value FROM json_array_elements($3::json)`

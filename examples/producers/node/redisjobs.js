@@ -3,6 +3,7 @@
 const OPTIONS = new Set([
   'queue', 'run_at', 'delay', 'idempotency_key', 'key_window', 'priority', 'max_attempts',
   'expires_at', 'tenant_id', 'traceparent', 'enqueued_by', 'headers', 'id',
+  'version', 'lane', 'share_key', 'key_policy', 'key_wait', 'key_longest', 'result_ttl',
 ]);
 
 /** Asks for one job; resolves to its id. `input` is an object of arguments, or JSON text. */

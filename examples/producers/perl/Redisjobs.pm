@@ -11,7 +11,8 @@ use JSON::PP ();
 our @EXPORT_OK = qw(enqueue enqueue_many);
 
 my @OPTIONS = qw(queue run_at delay idempotency_key key_window priority max_attempts
-    expires_at tenant_id traceparent enqueued_by headers id);
+    expires_at tenant_id traceparent enqueued_by headers id
+    version lane share_key key_policy key_wait key_longest result_ttl);
 my %KNOWN = map { $_ => 1 } @OPTIONS;
 
 # characters, for the driver encodes them; big integers and floats stay what they are

@@ -3,6 +3,8 @@
 // php demo.php ada@example.com: places an order; its mail goes out if, and only if, the order is committed.
 declare(strict_types=1);
 
+ini_set('display_errors', 'stderr'); // whatever php.ini says
+
 require __DIR__ . '/redisjobs.php';
 
 $db = new PDO('pgsql:'); // PGHOST, PGDATABASE, PGUSER, … say where

@@ -11,6 +11,7 @@ use PDO;
 const OPTIONS = [
     'queue', 'run_at', 'delay', 'idempotency_key', 'key_window', 'priority', 'max_attempts',
     'expires_at', 'tenant_id', 'traceparent', 'enqueued_by', 'headers', 'id',
+    'version', 'lane', 'share_key', 'key_policy', 'key_wait', 'key_longest', 'result_ttl',
 ];
 
 /**

@@ -8,6 +8,7 @@ module Redisjobs
   OPTIONS = %i[
     queue run_at delay idempotency_key key_window priority max_attempts
     expires_at tenant_id traceparent enqueued_by headers id
+    version lane share_key key_policy key_wait key_longest result_ttl
   ].freeze
 
   MANY = "INSERT INTO redisjobs.outbox (job, queue, input) SELECT $1, $2, value FROM json_array_elements($3::json)"
