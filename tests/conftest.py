@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,11 +18,16 @@ from tests.support.net import free_port
 from tests.support.pgbouncer import PgBouncer
 from tests.support.processes import Processes
 from tests.support.proxy import Proxy, in_front_of_postgres, in_front_of_redis
+from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_versions import any_real_redis, any_redis, redis_farm
+from tests.support.sentinels import Sentinels
 from tests.support.servers import PostgresServer, RedisServer
 from tests.support.stores import Databases, Stores, emptied_redis, open_stores
 
 __all__ = ["any_real_redis", "any_redis", "redis_farm"]  # fixtures, found here by their name
+
+SIDE_BY_SIDE = 3
+"""Processes that run tests at the same time."""
 
 Conn = psycopg.Connection[tuple[object, ...]]
 AsyncConn = psycopg.AsyncConnection[tuple[object, ...]]
@@ -129,6 +136,30 @@ def start_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
 
 
 @pytest.fixture
+def start_cluster(tmp_path: Path) -> Iterator[Callable[..., RedisCluster]]:
+    """Starts a Redis Cluster of this test's own: `start_cluster()`; `binary=`, `primaries=`, … as `RedisCluster`."""
+    with contextlib.ExitStack() as stack:
+
+        def start(binary: Path | None = None, **options: Any) -> RedisCluster:
+            return stack.enter_context(
+                RedisCluster(tmp_path / f"cluster-{free_port()}", binary or valkey_9(), **options)
+            )
+
+        yield start
+
+
+@pytest.fixture
+def start_sentinels(tmp_path: Path) -> Iterator[Callable[..., Sentinels]]:
+    """Starts a primary, its replicas and sentinels: `start_sentinels()`; `binary=`, … as `Sentinels`."""
+    with contextlib.ExitStack() as stack:
+
+        def start(binary: Path | None = None, **options: Any) -> Sentinels:
+            return stack.enter_context(Sentinels(tmp_path / f"watched-{free_port()}", binary or valkey_9(), **options))
+
+        yield start
+
+
+@pytest.fixture
 def start_postgres(tmp_path: Path) -> Iterator[Callable[..., PostgresServer]]:
     """Starts a Postgres of this test's own: `start_postgres(max_connections="10")`."""
     with contextlib.ExitStack() as stack:
@@ -145,6 +176,12 @@ def pgbouncer(tmp_path: Path, database_url: str) -> Iterator[PgBouncer]:
     """PgBouncer in transaction mode before this test's database; use `pgbouncer.url`."""
     with PgBouncer(tmp_path / "pgbouncer", database_url) as pooler:
         yield pooler
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """So many processes run the tests; stores that are given can be emptied by one only."""
+    given = os.environ.get("REDISJOBS_DATABASE_URL") or os.environ.get("REDISJOBS_REDIS_URL")
+    return 0 if given else SIDE_BY_SIDE
 
 
 def pytest_configure(config: pytest.Config) -> None:

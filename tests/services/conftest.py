@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,14 +12,64 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from redisjobs.doctor import limits
+from tests.support.both import Both
 from tests.support.crew import Crew
+from tests.support.listening import Listener, listening
+from tests.support.outboxes import in_postgres
 from tests.support.queue import QueueByHand
+from tests.support.relays import Hand, RelayByHand, hand, relay_by_hand
+from tests.support.runs import AnyRuns
+from tests.support.runs import in_postgres as runs_in_postgres
 
 
 @pytest.fixture
 async def q(redis_url: str) -> AsyncIterator[QueueByHand]:
     """A queue on the shared Redis, opened; scripts are called as the stations call them."""
     async with QueueByHand(redis_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
+    """A relay with the usual settings, whose rounds are asked for one by one."""
+    async with relay_by_hand(database_url, redis_url) as made:
+        yield made
+
+
+@pytest.fixture
+async def worker(redis_url: str) -> AsyncIterator[Hand]:
+    """A worker that does what the test says."""
+    async with hand(redis_url) as made:
+        yield made
+
+
+@pytest.fixture
+async def both(database_url: str) -> AsyncIterator[Both]:
+    """The two stores of the outbox, empty."""
+    opened: list[Any] = []
+    made = Both(in_postgres(database_url, opened))
+    await made.outboxes[0].database.open()
+    yield made
+    for each in opened:
+        each.close()
+    await made.outboxes[0].database.close()
+
+
+@pytest.fixture
+async def runs(database_url: str) -> AsyncIterator[AnyRuns]:
+    """The step store in Postgres, with runs in it."""
+    opened: list[Any] = []
+    made = runs_in_postgres(database_url, opened)
+    yield made
+    for each in opened:
+        each.close()
+    await made.store.close()
+
+
+@pytest.fixture
+def listener(database_url: str) -> Iterator[Listener]:
+    """Hears what producers and senders of events notify."""
+    with listening(database_url) as opened:
         yield opened
 
 

@@ -18,14 +18,14 @@ async def test_what_waits_runs_or_has_just_ended_is_not_missing(q: QueueByHand):
     await q.finish(await q.take_one())
     await q.take_one()
 
-    assert await q.carrier.audit(q.fence, [(job.job_id, 0) for job in jobs]) == []
+    assert await q.carrier.audit(q.fence, [(job.job_id, 0, 0) for job in jobs]) == []
 
 
 async def test_what_is_nowhere_or_in_another_life_is_missing(q: QueueByHand):
     unknown, former = uuid4().bytes, publication()
     await q.publish(former)
 
-    assert await q.carrier.audit(q.fence, [(unknown, 0), (former.job_id, 1)]) == [unknown, former.job_id]
+    assert await q.carrier.audit(q.fence, [(unknown, 0, 0), (former.job_id, 1, 0)]) == [unknown, former.job_id]
 
 
 @pytest.mark.parametrize("lost", ["jobs", "due", "outcomes", "ready1"])
@@ -37,7 +37,7 @@ async def test_a_job_whose_place_is_lost_is_missing(q: QueueByHand, lost: str):
     q.redis.delete(q.key(lost))
     expected = {"due": [later], "outcomes": [ended], "ready1": [waiting]}.get(lost, [ended, waiting, later])
 
-    missing = await q.carrier.audit(q.fence, [(job.job_id, 0) for job in (ended, waiting, later)])
+    missing = await q.carrier.audit(q.fence, [(job.job_id, 0, 0) for job in (ended, waiting, later)])
 
     assert missing == [job.job_id for job in expected]
 
@@ -46,7 +46,7 @@ async def test_thousands_are_audited_and_forgotten_in_one_call(q: QueueByHand):
     jobs = [publication(key=str(n).encode()) for n in range(9000)]
     await q.publish(*jobs[:4500])
 
-    missing = await q.carrier.audit(q.fence, [(job.job_id, 0) for job in jobs])
+    missing = await q.carrier.audit(q.fence, [(job.job_id, 0, 0) for job in jobs])
     assert missing == [job.job_id for job in jobs[4500:]]
 
     assert await q.carrier.forget(q.fence, [job.job_id for job in jobs]) == 9000
@@ -95,7 +95,7 @@ async def test_a_record_that_nobody_can_read_is_forgotten(q: QueueByHand):
     garbage = {uuid4().bytes: text for text in (b"", b"!", b"! 1-1", b"1-1 0 1 0 - 7 0 0\n", bytes(range(256)))}
     q.redis.hset(q.key("jobs"), mapping=garbage)
 
-    assert await q.carrier.audit(q.fence, [(each, 0) for each in garbage]) == list(garbage)
+    assert await q.carrier.audit(q.fence, [(each, 0, 0) for each in garbage]) == list(garbage)
     assert await q.carrier.forget(q.fence, list(garbage)) == 5
     assert q.left() == {}
 
@@ -137,11 +137,11 @@ async def test_a_stale_relay_forgets_nothing(q: QueueByHand):
     await q.publish(job)
     await q.carrier.open("q", 2, paused=False)
 
-    for call in (q.carrier.audit(q.fence, [(job.job_id, 0)]), q.carrier.forget(q.fence, [job.job_id])):
+    for call in (q.carrier.audit(q.fence, [(job.job_id, 0, 0)]), q.carrier.forget(q.fence, [job.job_id])):
         with pytest.raises(Stale):
             await call
     other = Fence("q", 2, "life-0")
-    for call in (q.carrier.audit(other, [(job.job_id, 0)]), q.carrier.forget(other, [job.job_id])):
+    for call in (q.carrier.audit(other, [(job.job_id, 0, 0)]), q.carrier.forget(other, [job.job_id])):
         with pytest.raises(OtherLife):
             await call
     assert len(await q.take()) == 1

@@ -57,7 +57,7 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(q: QueueByHand):
 async def waited(q: QueueByHand, count: int, consumer: str = "w1") -> list[Entry]:
     """Entries as a blocking read brings them."""
     await q.take(consumer, 0)
-    for stream in ("ready0", "ready1", "ready2"):
+    for stream in ("ready0", "ready1", "ready2", "ready3"):
         q.redis.xgroup_create(q.key(stream), "workers", "0", mkstream=True)
     await q.publish(*[publication() for _ in range(count)])
     entries: list[Entry] = []
@@ -147,7 +147,7 @@ async def test_a_foreign_entry_is_dropped_and_what_is_behind_it_runs(q: QueueByH
     entries = await q.broker.wait("q", "w1", 1000)
     assert (await q.broker.begin("q", "w1", entries, lease_ms=1000)).deliveries == []
     assert len(await q.take()) == 1
-    assert q.depths() == [0, 1, 0]
+    assert q.depths() == [0, 1, 0, 0]
 
 
 async def test_two_blocked_readers_never_get_the_same_job(q: QueueByHand):
@@ -212,4 +212,4 @@ async def test_a_group_that_was_lost_starts_nothing_twice(q: QueueByHand):
     assert again[0].job_id != running.job_id
     assert q.heart.renew("q", "w1", [(running.job_id, running.entry, running.start, running.band)]) == {}
     assert [await q.finish(each) for each in (running, *again)] == ["ok", "ok"]
-    assert q.depths() == [0, 0, 0]
+    assert q.depths() == [0, 0, 0, 0]

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from redisjobs.broker import Word
+from redisjobs.broker import Finish, Word
 from tests.support import builders
 from tests.support.builders import publication
 from tests.support.eventually import eventually
@@ -15,7 +15,7 @@ from tests.support.queue import QueueByHand
 
 WORDS = get_args(Word)
 FINAL = ("done", "dead", "cancelled", "expired")
-WAITING = ("retry", "snooze", "suspended", "parked")
+WAITING = ("retry", "snooze", "parked")
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -139,22 +139,22 @@ async def test_one_bad_item_does_not_stop_the_others(q: QueueByHand):
 async def test_attempts_are_counted_where_they_count(q: QueueByHand):
     await q.publish(publication())
     counts: list[int] = []
-    for word in ("retry", "snooze", "released", "retry", "parked", "suspended"):
+    for word in ("retry", "snooze", "released", "retry", "parked"):
         delivery = await q.take_one()
         counts.append(delivery.attempts)
         await q.finish(delivery, word)
         await q.broker.promote("q")
 
-    assert counts == [0, 1, 1, 1, 2, 2]
+    assert counts == [0, 1, 1, 1, 2]
     last = await q.take_one()
-    assert (last.start, last.attempts) == (7, 2)
+    assert (last.start, last.attempts) == (6, 2)
 
 
-@pytest.mark.parametrize("word", [*WAITING, "released"])
+@pytest.mark.parametrize("word", [*WAITING, "suspended", "released"])
 async def test_a_flagged_job_that_would_come_back_ends_as_cancelled(q: QueueByHand, word: Word):
     await q.publish(publication(key=b"k"))
     held = await q.take_one()
-    await q.carrier.cancel(q.fence, [(held.job_id, 0)])
+    await q.carrier.cancel(q.fence, [(held.job_id, 0, 0)])
 
     assert await q.finish(held, word, delay_ms=1000) == "ok"
 
@@ -168,7 +168,7 @@ async def test_a_flagged_job_that_would_come_back_ends_as_cancelled(q: QueueByHa
 async def test_a_flagged_job_that_is_done_is_done(q: QueueByHand):
     await q.publish(publication())
     held = await q.take_one()
-    await q.carrier.cancel(q.fence, [(held.job_id, 0)])
+    await q.carrier.cancel(q.fence, [(held.job_id, 0, 0)])
 
     await q.finish(held)
 
@@ -243,3 +243,25 @@ async def test_a_large_batch_of_records_goes_out_in_entries_of_bounded_size(q: Q
     await q.settle()
     q.bury()
     assert q.left() == {}
+
+
+async def test_what_is_over_in_postgres_is_forgotten_and_the_next_one_of_its_lane_goes_on(q: QueueByHand):
+    over, behind = publication(key=b"k", lane=b"a", order=1), publication(lane=b"a", order=2)
+    await q.publish(over, behind)
+    held = await q.take_one()
+
+    assert await q.broker.finish("q", "w1", [Finish(held, "over")]) == ["ok"]
+
+    assert await q.outcomes() == []
+    assert await q.broker.holder("q", "k") is None
+    assert (await q.take_one()).job_id == behind.job_id
+    assert await q.broker.finish("q", "w1", [Finish(held, "over")]) == ["gone"]
+
+
+async def test_only_who_holds_a_job_can_say_that_it_is_over(q: QueueByHand):
+    await q.publish(publication())
+    held = await q.take_one("w1", lease_ms=1)
+    (taken_over,) = await eventually(lambda: q.reclaim("w2"), "its lease has lapsed")
+
+    assert await q.broker.finish("q", "w1", [Finish(held, "over")]) == ["lost"]
+    assert await q.finish(taken_over, consumer="w2") == "ok"

@@ -56,7 +56,10 @@ async def test_work_that_is_there_comes_to_its_end(full: QueueByHand):
     assert await full.finish(held, record=b"x" * 10_000, keep_ms=1000) == "ok"
     assert await full.finish(later, "retry") == "ok"
     assert await full.finish(handed_back, "released") == "ok"
-    assert await full.carrier.cancel(full.fence, [(jobs[4].job_id, 0), (lapsed.job_id, 0)]) == ["ended", "running"]
+    assert await full.carrier.cancel(full.fence, [(jobs[4].job_id, 0, 0), (lapsed.job_id, 0, 0)]) == [
+        "ended",
+        "running",
+    ]
     assert (await full.broker.promote("q")).moved >= 1
     (entry,) = await full.broker.wait("q", "w2", 1000)
     assert len((await full.broker.begin("q", "w2", [entry], lease_ms=60_000)).deliveries) == 1
@@ -76,7 +79,7 @@ async def test_a_new_relay_can_open_adopt_and_clear_a_full_queue(full: QueueByHa
     (waiting,) = [entry for _, entry in full.redis.xrange(full.key("ready1"))]
 
     assert len(await full.settle()) == 1
-    assert await full.carrier.audit(full.fence, [(waiting[b"j"], 0)]) == []
+    assert await full.carrier.audit(full.fence, [(waiting[b"j"], 0, 0)]) == []
     assert await full.carrier.forget(full.fence, [waiting[b"j"]]) == 1
     assert full.bury() == 1
 

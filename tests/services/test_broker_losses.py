@@ -10,7 +10,25 @@ from redisjobs.broker import Delivery, Publication
 from tests.support.builders import publication
 from tests.support.queue import QueueByHand
 
-KEYS = ("jobs", "runs", "due", "keys", "windows", "outcomes", "graves", "cancels", "life", "ready0", "ready1", "ready2")
+KEYS = (
+    "jobs",
+    "runs",
+    "due",
+    "keys",
+    "windows",
+    "outcomes",
+    "graves",
+    "cancels",
+    "lanes",
+    "behind",
+    "life",
+    "ready0",
+    "ready1",
+    "ready2",
+    "ready3",
+    "shares",
+    "ring",
+)
 
 
 class Rows:
@@ -40,18 +58,24 @@ class Rows:
             self.epoch += 1
             await self.q.open(epoch=f"life-{self.epoch}")
         await self.settle()
-        missing = await self.q.carrier.audit(self.q.fence, [(job_id, 0) for job_id in self.open])
+        missing = await self.q.carrier.audit(self.q.fence, [(job_id, 0, 0) for job_id in self.open])
         await self.publish(*[self.open[job_id] for job_id in missing])
         cursor = -1
         while cursor:
             cursor, ids = await self.q.carrier.some_jobs("q", max(cursor, 0), 1000)
             await self.q.carrier.forget(self.q.fence, [each for each in ids if each not in self.open])
+        _, lanes = await self.q.carrier.some_lanes("q", 0, 1000)
+        await self.q.carrier.vacate(self.q.fence, [each for each in lanes if each[1] not in self.open])
 
 
 async def stage(q: QueueByHand) -> tuple[Rows, list[Delivery]]:
-    """Jobs in every state: waiting in each band, due, retrying, running, done and settled, done and not settled."""
+    """Jobs in every state: waiting in each band and share, due, retrying, running, done and settled, done and not."""
     rows = Rows(q)
-    jobs = [publication(band=n % 3, key=str(n).encode(), window_ms=60_000 * (n % 2)) for n in range(12)]
+    jobs = [
+        publication(band=n % 3, key=str(n).encode(), window_ms=60_000 * (n % 2), share=(b"", b"a", b"b")[n // 4])
+        for n in range(12)
+    ]
+    jobs += [publication(lane=b"lane", order=order, band=0) for order in range(1, 4)]
     await rows.publish(*jobs)
     await q.take("w1", 6)
     running = await q.broker.recall("q", "w1", lease_ms=30_000)
@@ -74,7 +98,7 @@ async def to_the_end(q: QueueByHand, rows: Rows, running: list[Delivery]) -> Non
             assert await q.finish(delivery, consumer="runner") == "ok"
         await rows.recover()
     assert rows.open == {}
-    assert len(rows.ends) == 14
+    assert len(rows.ends) == 17
     assert set(rows.ends.values()) == {1}
     await q.broker.promote("q")
     q.bury()
@@ -96,7 +120,7 @@ async def test_every_job_ends_once_though_a_key_is_lost(q: QueueByHand, lost: st
     await to_the_end(q, rows, running)
 
 
-@pytest.mark.parametrize("stream", ["ready0", "ready1", "ready2"])
+@pytest.mark.parametrize("stream", ["ready0", "ready1", "ready2", "ready3"])
 async def test_every_job_ends_once_though_a_stream_is_trimmed(q: QueueByHand, stream: str):
     rows, running = await stage(q)
     q.redis.xtrim(q.key(stream), maxlen=0, approximate=False)

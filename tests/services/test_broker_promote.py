@@ -43,7 +43,7 @@ async def test_at_most_so_many_are_moved_earliest_first(q: QueueByHand):
     assert [each.job_id for each in await q.take()] == [jobs[4].job_id, jobs[3].job_id]
 
 
-async def test_what_was_parked_or_suspended_is_so_no_longer(q: QueueByHand):
+async def test_what_was_parked_is_so_no_longer(q: QueueByHand):
     await q.publish(publication())
     await q.finish(await q.take_one(), "parked")
     assert b" p " in (q.record((await q.outcomes())[0].job_id) or b"")
@@ -68,7 +68,7 @@ async def test_due_ids_without_a_waiting_job_are_dropped(q: QueueByHand):
 async def test_running_jobs_whose_cancel_was_asked_for_are_told_and_others_forgotten(q: QueueByHand):
     await q.publish(publication())
     held = await q.take_one()
-    await q.carrier.cancel(q.fence, [(held.job_id, 0)])
+    await q.carrier.cancel(q.fence, [(held.job_id, 0, 0)])
     q.redis.sadd(q.key("cancels"), uuid4().bytes)
 
     assert (await q.broker.promote("q")).cancelled == [held.job_id]

@@ -21,7 +21,7 @@ async def test_a_job_goes_to_the_stream_of_its_band_and_comes_out_as_it_was(q: Q
 
     assert await q.publish(*jobs) == [("new", None)] * 3
 
-    assert q.depths() == [1, 1, 1]
+    assert q.depths() == [1, 1, 1, 0]
     taken = await q.take()
     assert [(each.job_id, each.body) for each in taken] == [(job.job_id, job.envelope) for job in jobs]
     assert {(each.number, each.life, each.attempts, each.start, each.losses) for each in taken} == {(3, 2, 4, 1, 0)}
@@ -46,7 +46,7 @@ async def test_the_same_job_twice_in_one_call_is_one_job(q: QueueByHand):
 
     assert [word for word, _ in await q.publish(job, job)] == ["new", "repeat"]
 
-    assert q.depths() == [0, 1, 0]
+    assert q.depths() == [0, 1, 0, 0]
     assert len(await q.take()) == 1
 
 
@@ -207,7 +207,7 @@ def test_direct_jobs_that_do_not_come_in_sevens_are_refused(q: QueueByHand):
         from redisjobs.broker.broker import placed  # noqa: PLC0415
 
         placed(q.script("enqueue", 2, *publication().arguments()), 2)
-    assert q.depths() == [0, 0, 0]
+    assert q.depths() == [0, 0, 0, 0]
 
 
 async def test_a_record_that_nobody_can_read_is_replaced(q: QueueByHand):

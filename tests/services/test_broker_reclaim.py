@@ -84,7 +84,7 @@ async def test_entries_that_were_read_and_never_begun_count_no_loss(q: QueueByHa
 async def test_a_lapsed_job_whose_cancel_was_asked_for_ends(q: QueueByHand):
     await q.publish(publication(key=b"k"))
     held = await q.take_one("w1", lease_ms=1)
-    await q.carrier.cancel(q.fence, [(held.job_id, 0)])
+    await q.carrier.cancel(q.fence, [(held.job_id, 0, 0)])
 
     async def is_cancelled() -> bool:
         assert await q.reclaim() == []
@@ -162,7 +162,7 @@ async def test_pending_entries_without_a_job_or_a_body_are_dropped(q: QueueByHan
 
     async def only_one_is_left() -> bool:
         got.extend(await q.reclaim())
-        return q.depths() == [0, 1, 0] and len(q.redis.xpending_range(q.key("ready1"), "workers", "-", "+", 99)) == 1
+        return q.depths() == [0, 1, 0, 0] and len(q.redis.xpending_range(q.key("ready1"), "workers", "-", "+", 99)) == 1
 
     got: list[Delivery] = []
     await eventually(only_one_is_left, "what is no job has gone")

@@ -53,13 +53,13 @@ async def test_an_ended_attempt_is_lost(q: QueueByHand):
 async def test_a_cancel_is_told_and_the_lease_goes_on(q: QueueByHand):
     await q.publish(publication(), publication())
     first, second = await q.take()
-    assert await q.carrier.cancel(q.fence, [(first.job_id, 0)]) == ["running"]
+    assert await q.carrier.cancel(q.fence, [(first.job_id, 0, 0)]) == ["running"]
 
     assert q.heart.renew("q", "w1", [lease(first), lease(second)]) == {first.job_id: "cancelled"}
     assert await q.finish(first) == "ok"
 
 
-@pytest.mark.parametrize("name", ["ready0", "ready1", "ready2"])
+@pytest.mark.parametrize("name", ["ready0", "ready1", "ready2", "ready3"])
 async def test_a_lost_stream_does_not_stop_the_heartbeat_of_the_others(q: QueueByHand, name: str):
     await q.publish(*[publication(band=band) for band in (0, 1, 2)])
     held = await q.take()

@@ -35,17 +35,35 @@ async def test_a_repeated_call_changes_nothing(q: QueueByHand, name: str):
 
     assert q.dump(without=["swept"]) == before
     assert _timeless(script, second) == _timeless(script, third)
-    if script in ("begin", "recall", "renew", "audit", "open", "adopt", "settled", "holder", "cancel"):
+    if script in (
+        "begin",
+        "recall",
+        "renew",
+        "audit",
+        "open",
+        "adopt",
+        "settled",
+        "holder",
+        "cancel",
+        "hold",
+        "adjust",
+    ):
         assert second == _as_repeated(name, first)
 
 
 def _timeless(script: str, reply: Any) -> Any:
-    """Without the milliseconds that remain until the next job is due."""
+    """Without the milliseconds that remain."""
+    if script == "admit":
+        return [value for at, value in enumerate(reply) if at % 3 != 1]
+    if script == "ease":
+        return reply > 0
     return [reply[0], *reply[2:]] if script == "promote" else reply
 
 
 def _as_repeated(name: str, first: Any) -> Any:
     """What a repeat answers: the same, but for jobs that had ended by the first call."""
+    if name == "cancel in lanes":
+        return [b"ok", b"over", b"over"]
     if name == "cancel":
         return [b"ok", b"over", b"over", b"running", b"unknown"]
     if name == "begin without room":

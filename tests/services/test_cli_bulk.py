@@ -172,7 +172,7 @@ def test_many_are_cancelled_by_what_is_known_of_them(redisjobs: CommandLine, con
     assert redisjobs("jobs", "cancel", "--job", "mail").stdout == "250 jobs will be cancelled\n"
     assert {row[0] for row in conn.execute(flagged).fetchall()} == set(mails)
     conn.commit()
-    assert redisjobs("jobs", "cancel", "--all").stdout == "1 jobs will be cancelled\n"
+    assert redisjobs("jobs", "cancel", "--all").stdout == "1 job will be cancelled\n"
     assert stays in {row[0] for row in conn.execute(flagged).fetchall()}
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import datetime
 from uuid import UUID, uuid4
 
 import msgpack
 import pytest
 
+from redisjobs.base.ids import new_id
 from tests.support.builders import Conn, stage, states
 from tests.support.cli import CommandLine
 
@@ -93,15 +96,29 @@ def test_pages_go_on_behind_a_dead_letter_and_not_behind_one_that_is_gone(redisj
 def test_redrive_gives_the_named_ones_a_new_life(redisjobs: CommandLine, conn: Conn):
     again, stays = bury(conn), bury(conn)
 
-    assert "1 dead letters redriven" in redisjobs("dead", "redrive", again).stdout
+    assert "1 dead letter redriven" in redisjobs("dead", "redrive", again).stdout
     assert states(conn) == {again: "staged", stays: "dead"}
+
+
+def test_a_redriven_job_shows_when_it_was_made_and_when_it_was_redriven(redisjobs: CommandLine, conn: Conn):
+    three_days_ago = int((time.time() - 3 * 86_400) * 1000)
+    job = UUID(int=new_id().int & ((1 << 80) - 1) | three_days_ago << 80)
+    conn.execute("UPDATE redisjobs.dead SET id = %s WHERE id = %s", [job, bury(conn)])
+    conn.commit()
+
+    redisjobs("dead", "redrive", job)
+
+    shown = redisjobs.json("jobs", "show", job)["job"]
+    made, staged = (datetime.fromisoformat(shown[name]) for name in ("made_at", "staged_at"))
+    assert round((staged - made).total_seconds() / 86_400) == 3
+    assert f"made at {made.astimezone():%Y-%m-%d %H:%M:%S}" in " ".join(redisjobs("jobs", "show", job).stdout.split())
 
 
 def test_redrive_by_error_can_be_tried_first(redisjobs: CommandLine, conn: Conn):
     again, stays = bury(conn), bury(conn, error="KeyError")
 
     tried = redisjobs("dead", "redrive", "--error", "timeout", "--dry-run")
-    assert tried.stdout == f"1 dead letters would be redriven; nothing was changed\n{again}\n"
+    assert tried.stdout == f"1 dead letter would be redriven; nothing was changed\n{again}\n"
     assert states(conn) == {again: "dead", stays: "dead"}
 
     redisjobs("dead", "redrive", "--error", "timeout")
@@ -143,7 +160,7 @@ def test_purge_asks_unless_it_is_told_yes(redisjobs: CommandLine, conn: Conn):
     assert states(conn) == {gone: "dead", stays: "dead"}
     redisjobs("dead", "purge", "--job", "mail", "--dry-run")
     assert states(conn) == {gone: "dead", stays: "dead"}
-    assert "1 dead letters purged" in redisjobs("dead", "purge", "--job", "mail", "--yes").stdout
+    assert "1 dead letter purged" in redisjobs("dead", "purge", "--job", "mail", "--yes").stdout
     assert states(conn) == {stays: "dead"}
 
 
@@ -163,10 +180,10 @@ def test_a_row_is_set_aside_and_put_back(redisjobs: CommandLine, conn: Conn):
     row = stage(conn)
     conn.commit()
 
-    assert "1 rows set aside" in redisjobs("outbox", "set-aside", row).stdout
+    assert "1 row set aside" in redisjobs("outbox", "set-aside", row).stdout
     assert [each["id"] for each in redisjobs.json("outbox")["set_aside"]] == [str(row)]
     assert str(row) in redisjobs("outbox").stdout
-    assert "1 rows put back" in redisjobs("outbox", "put-back", row).stdout
+    assert "1 row put back" in redisjobs("outbox", "put-back", row).stdout
     assert states(conn) == {row: "staged"}
 
 

@@ -69,7 +69,7 @@ async def test_several_processes_share_the_work_tell_who_speaks_and_end_with_rec
     log = worker.log()
     assert {"worker_id=crane-1", "worker_id=crane-2"} <= set(log.split())
     assert re.search(r"INFO +app\[[12]\] +a line of a body", log)
-    assert log.count("process 1 drained: ") == log.count("process 2 drained: ") == 1
+    assert log.count("process 1 processed ") == log.count("process 2 processed ") == 1
 
 
 async def test_a_killed_process_is_replaced_and_a_second_signal_hands_back_at_once(
@@ -102,7 +102,7 @@ async def test_no_process_outlives_its_parent(processes: Processes, shop: str, r
     os.kill(worker.pid, signal.SIGKILL)
 
     await eventually(lambda: not any(map(is_alive, pids(worker))), "both have ended")
-    assert worker.log().count("drained: ") == 2
+    assert worker.log().count("during the drain: ") == 2
 
 
 async def test_an_app_that_is_not_there_ends_all_with_78(processes: Processes):

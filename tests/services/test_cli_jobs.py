@@ -47,6 +47,27 @@ def test_a_list_has_jobs_that_have_ended(redisjobs: CommandLine, conn: Conn):
     assert "bill" in redisjobs("jobs", "list").stdout
 
 
+def test_the_error_of_an_earlier_attempt_is_no_error_of_a_job_that_is_done(redisjobs: CommandLine, conn: Conn):
+    done, cancelled = uuid4(), uuid4()
+    for job, state in ((done, "done"), (cancelled, "cancelled")):
+        conn.execute(
+            "INSERT INTO redisjobs.finished (id, job, queue, state, attempts, staged_at, keep_until, last_error)"
+            " VALUES (%s, 'mail', 'q', %s, 2, now(), now() + interval '1 h', 'TimeoutError: slow')",
+            [job, state],
+        )
+    conn.commit()
+
+    told = {each["id"]: each for each in redisjobs.json("jobs", "list")["jobs"]}
+    shown = redisjobs.json("jobs", "show", done)["job"]
+
+    assert redisjobs("jobs", "list", "--state", "done").stdout.count("TimeoutError") == 0
+    assert (told[str(done)]["error"], told[str(done)]["earlier_error"]) == (None, "TimeoutError: slow")
+    assert (told[str(cancelled)]["error"], told[str(cancelled)]["earlier_error"]) == ("TimeoutError: slow", None)
+    assert (shown["error"], shown["earlier_error"]) == (None, "TimeoutError: slow")
+    assert "2; an earlier one failed: TimeoutError: slow" in redisjobs("jobs", "show", done).stdout
+    assert [each["id"] for each in redisjobs.json("jobs", "list", "--error", "slow")["jobs"]] == [str(cancelled)]
+
+
 async def test_show_follows_a_job_through_redis(redisjobs: CommandLine, conn: Conn, q: QueueByHand):
     job = stage(conn, "mail", queue="q")
     conn.commit()

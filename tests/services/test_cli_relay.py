@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import textwrap
 from pathlib import Path
 
 import psycopg
@@ -12,6 +13,8 @@ import pytest
 from tests.support.builders import Conn, stage, states
 from tests.support.cli import CommandLine
 from tests.support.eventually import eventually
+from tests.support.http import get
+from tests.support.metrics import scrape
 from tests.support.processes import Processes
 from tests.support.queue import QueueByHand
 
@@ -96,7 +99,7 @@ async def test_dev_runs_everything_and_ends_with_one_ctrl_c(processes: Processes
     await dev.says("hello Ada")
 
     assert dev.stop(signal.SIGINT) == 0
-    assert "drained: " in dev.log()
+    assert "during the drain: " in dev.log()
     assert (tmp_path / ".redisjobs").is_dir()
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(url[1], connect_timeout=2)
@@ -104,3 +107,41 @@ async def test_dev_runs_everything_and_ends_with_one_ctrl_c(processes: Processes
     again = processes.redisjobs("dev", "--app", "corner_shop:app", env=alone | {"REDISJOBS_DATABASE_URL": url[1]})
     await again.says("worker.started", within=60)
     assert again.stop(signal.SIGINT) == 0
+
+
+async def test_dev_without_an_app_shows_one_and_the_command_that_runs_it(processes: Processes, tmp_path: Path):
+    lost = processes.redisjobs("dev")
+    assert lost.wait() == 2
+    said = lost.log()
+    example = re.search(r"write shop.py:\n\n(.+)\n\nand then:\n\n +redisjobs (dev shop:app)", said, re.DOTALL)
+    assert example, said
+    lines = textwrap.dedent(example[1])
+    assert len([line for line in lines.splitlines() if line]) <= 6
+    (tmp_path / "shop.py").write_text(lines)
+
+    alone = {"REDISJOBS_DATABASE_URL": "", "REDISJOBS_REDIS_URL": "", "DATABASE_URL": "", "REDIS_URL": ""}
+    dev = processes.redisjobs(*example[2].split(), "--http-port", "0", env=alone | {"PYTHONUNBUFFERED": "1"})
+    log = await dev.says("worker.started", within=60)
+    url = re.search(r"export REDISJOBS_DATABASE_URL='(.+)'", log)
+    assert url, log
+    with psycopg.connect(url[1]) as conn:
+        conn.execute("""SELECT redisjobs.enqueue('greet', '{"name": "Ada"}')""")
+    await dev.says("hello Ada")
+
+    relay, worker = [int(port) for port in re.findall(r"http.serving port=(\d+)", dev.log())]
+    await eventually(lambda: [get(port, "/ready")[0] for port in (relay, worker)] == [200, 200], "both are ready")
+    assert (await scrape(relay)).value("redisjobs_ready", role="relay") == 1
+    assert (await scrape(worker)).counts("redisjobs_attempts_started_total", "job_name") == {"greet": 1}
+    assert dev.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("command", [["dev"], ["worker"]])
+def test_in_the_folder_of_a_django_project_its_own_command_is_named(
+    processes: Processes, tmp_path: Path, command: list[str]
+):
+    (tmp_path / "manage.py").touch()
+
+    lost = processes.redisjobs(*command)
+
+    assert lost.wait() == 2
+    assert f"python manage.py redisjobs {command[0]}" in lost.log()

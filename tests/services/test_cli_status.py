@@ -36,6 +36,29 @@ async def test_every_state_of_a_queue_is_counted(redisjobs: CommandLine, conn: C
     assert 0 < line["publish_lag_s"] <= line["oldest_s"] < 60
 
 
+def test_the_oldest_that_is_parked_or_dead_is_shown(redisjobs: CommandLine, conn: Conn):
+    for minutes in (5, 20):
+        job = stage(conn, queue="q")
+        conn.execute(
+            "UPDATE redisjobs.outbox SET state = 'parked', staged_at = now() - %s * interval '1 min' WHERE id = %s",
+            [minutes, job],
+        )
+    for days in (1, 3):
+        conn.execute(
+            "INSERT INTO redisjobs.dead (id, job, queue, reason, died_at)"
+            " VALUES (gen_random_uuid(), 'mail', 'q', 'why', now() - %s * interval '1 d')",
+            [days],
+        )
+    stage(conn, queue="young")
+    conn.commit()
+
+    old, young = redisjobs.json("status")["queues"]
+
+    assert (round(old["oldest_parked_s"], -1), round(old["oldest_dead_s"], -1)) == (1200, 3 * 86_400)
+    assert (young["oldest_parked_s"], young["oldest_dead_s"]) == (None, None)
+    assert "2 parked, oldest parked 20 min, oldest dead 3 d" in redisjobs("status").stdout
+
+
 async def test_an_outcome_that_is_not_settled_shows_as_lag(redisjobs: CommandLine, q: QueueByHand):
     await q.publish(publication())
     await q.finish(await q.take_one())
@@ -96,7 +119,7 @@ def test_without_tables_migrate_is_named_and_the_code_is_78(empty_database_url: 
 
     told = redisjobs("status", code=78).stdout
     assert "LACKS 0001 outbox, " in told
-    assert ": run `redisjobs migrate`" in told
+    assert ": run `redisjobs migrate`" in " ".join(told.split())
     assert "run `redisjobs migrate`" in redisjobs("jobs", "list", code=78).stderr
 
 
@@ -170,17 +193,28 @@ async def test_what_keeps_jobs_from_running_is_said_with_its_remedy(redisjobs: C
     assert "redisjobs queues resume lonely" in paused
 
 
-async def test_workers_that_fell_silent_serve_nothing(
-    redisjobs: CommandLine, q: QueueByHand, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("state", "seen_s", "told"),
+    [
+        ("running", 60, "its worker w9 fell silent 60 s ago"),
+        ("draining", 0, "its worker w9 is draining"),
+        ("quiet", 0, "its worker w9 is quiet"),
+    ],
+)
+async def test_workers_that_fell_silent_or_take_nothing_serve_nothing(
+    redisjobs: CommandLine, q: QueueByHand, state: str, seen_s: int, told: str
 ):
     await q.publish(publication())
-    await q.take_one("killed")
+    await q.take_one("w9")
     await q.broker.redis.sadd("rj:queues", "q")  # pyright: ignore[reportGeneralTypeIssues]
+    q.present("w9")
     assert "no worker serves it" not in redisjobs("status").stdout
+    assert redisjobs.json("status")["queues"][0]["workers"] == ["w9"]
 
-    monkeypatch.setattr("redisjobs.cli.status.SILENT_S", -1)
+    q.present("w9", state=state, seen_s=seen_s)
 
-    assert "queue q: no worker serves it: those that did have fallen silent" in redisjobs("status").stdout
+    assert f"queue q: no worker serves it: {told}" in redisjobs("status").stdout
+    assert redisjobs.json("status")["queues"][0]["workers"] == []
 
 
 def test_a_store_that_is_down_is_no_empty_system(redisjobs: CommandLine):

@@ -99,7 +99,8 @@ async def test_a_stop_waits_for_what_runs_and_tells_its_end(processes: Processes
     await worker.says("brief began")
 
     assert worker.stop() == 0
-    assert f"finished     {job}  brief  default\ndrained: 1 finished, 0 handed back, 0 abandoned" in worker.log()
+    assert f"finished     {job}  brief  default\n" in worker.log()
+    assert "during the drain: 1 finished, 0 handed back, 0 abandoned" in worker.log()
 
 
 async def test_a_store_that_is_given_as_an_option_is_the_one_that_is_served(
@@ -112,6 +113,18 @@ async def test_a_store_that_is_given_as_an_option_is_the_one_that_is_served(
 
     assert await worker.ended() == 0
     assert "brief began" in worker.log()
+
+
+async def test_how_many_lost_leases_make_a_dead_letter_can_be_said(processes: Processes, shop: str, redis_url: str):
+    await put(redis_url, "brief")
+    async with QueueByHand(redis_url, "default") as q:
+        await q.take("killed", lease_ms=1)
+        worker = processes.redisjobs("worker", shop, "--max-losses", "1", "--visibility-timeout", "1s")
+
+        await eventually(q.outcomes, "its outcome is there")
+        assert [each.word for each in await q.outcomes()] == ["dead"]
+    assert worker.stop() == 0
+    assert "brief began" not in worker.log()
 
 
 async def test_what_outlasts_the_grace_is_handed_back_uncounted(processes: Processes, shop: str, redis_url: str):
@@ -149,7 +162,7 @@ async def test_a_body_that_does_not_end_does_not_keep_the_process(
     await worker.says(f"{job} began")
 
     assert worker.stop(within=20) == 75
-    assert "drained: 0 finished, 1 handed back" in worker.log()
+    assert "during the drain: 0 finished, 1 handed back" in worker.log()
 
 
 async def test_a_receipt_for_machines_has_a_json_line_each(processes: Processes, shop: str, redis_url: str):
@@ -160,6 +173,8 @@ async def test_a_receipt_for_machines_has_a_json_line_each(processes: Processes,
     assert worker.stop() == 0
     assert f'{{"fate": "finished", "job_id": "{job}", "job": "brief", "queue": "default"}}' in worker.log()
     assert '"event": "worker.draining"' in worker.log()
+    drained = '"drained": {"finished": 1, "handed back": 0, "abandoned": 0}'
+    assert f'{{"processed": 1, "failed": 0, {drained}}}' in worker.log()
 
 
 async def test_a_burst_ends_when_nothing_is_left(processes: Processes, shop: str, redis_url: str):
@@ -170,6 +185,18 @@ async def test_a_burst_ends_when_nothing_is_left(processes: Processes, shop: str
 
     assert await worker.ended() == 0
     assert worker.log().count("brief began") == 3
+
+
+async def test_the_receipt_says_what_ran_before_the_drain_too(processes: Processes, shop: str, redis_url: str):
+    await put(redis_url, "brief")
+    await put(redis_url, "brief")
+    await put(redis_url, "broken", card="4111")
+
+    worker = processes.redisjobs("worker", shop, "--burst")
+
+    assert await worker.ended() == 0
+    drain = "during the drain: 0 finished, 0 handed back, 0 abandoned"
+    assert f"processed 3 attempts in its life, 1 of them failed; {drain}" in worker.log()
 
 
 async def test_queues_of_the_app_that_nobody_chose_or_left_out_are_told_at_the_start(
@@ -266,7 +293,7 @@ async def test_below_a_shell_that_execs_the_worker_drains(processes: Processes, 
     await worker.says("brief began")
 
     assert worker.stop() == 0
-    assert "drained: 1 finished" in worker.log()
+    assert "during the drain: 1 finished" in worker.log()
 
 
 async def test_a_signal_to_the_whole_group_drains(processes: Processes, shop: str, redis_url: str):
@@ -277,7 +304,7 @@ async def test_a_signal_to_the_whole_group_drains(processes: Processes, shop: st
     os.killpg(worker.pid, signal.SIGTERM)
 
     assert worker.wait() == 0
-    assert "drained: 1 finished" in worker.log()
+    assert "during the drain: 1 finished" in worker.log()
 
 
 def start_as_process_one(processes: Processes, *arguments: str) -> tuple[Program, int]:
@@ -314,7 +341,7 @@ async def test_as_process_one_it_drains_and_reaps_orphans(processes: Processes, 
     os.kill(one, signal.SIGTERM)
 
     assert await outer.ended() == 0
-    assert "drained: 1 finished" in outer.log()
+    assert "during the drain: 1 finished" in outer.log()
 
 
 async def test_as_process_one_it_hands_back_with_75(processes: Processes, shop: str, redis_url: str):

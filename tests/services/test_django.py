@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -258,7 +259,7 @@ def test_the_admin_lists_jobs_without_their_arguments_and_cancels(client: Client
 
     done = client.post("/admin/redisjobs/livejob/", {"action": "cancel", "_selected_action": [result.id]}, follow=True)
 
-    assert "1 jobs are asked to end" in done.content.decode()
+    assert "1 job is asked to end" in done.content.decode()
     assert [row["cancel_requested"] for row in rows()] == [True]
 
 
@@ -280,6 +281,37 @@ def _permissions(*names: str) -> Any:
 
 
 # -- the command
+def test_every_command_that_it_names_goes_through_manage_py(capsys: pytest.CaptureFixture[str]):
+    job = django_tasks.double.enqueue(1).id
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE redisjobs.outbox SET state = 'set_aside'")
+    django_tasks.double.enqueue(2)
+
+    for words in (["status"], ["doctor"], ["doctor", "--json"], ["explain", job], ["explain", job, "--json"],
+                  ["dead", "show", job], ["queues", "pause", "unheard"], ["outbox", "put-back", job]):  # fmt: skip
+        with contextlib.suppress(SystemExit):
+            call_command("redisjobs", *words)
+    told = capsys.readouterr()
+    said = told.out + told.err
+
+    assert "start one with: python manage.py redisjobs relay" in said
+    assert f"python manage.py redisjobs outbox put-back {job}" in said
+    assert "`python manage.py redisjobs jobs show ID` says where it is" in said
+    bare = re.findall(r"(?<!manage\.py )redisjobs (?:relay|worker|migrate|jobs|dead|outbox|queues|doctor)\b.*", said)
+    assert bare == []
+
+
+def test_without_the_tables_enqueue_names_the_command_of_the_project():
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER SCHEMA redisjobs RENAME TO away")
+    try:
+        with pytest.raises(ConfigurationError, match=r"run `python manage\.py redisjobs migrate`"):
+            django_tasks.double.enqueue(1)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER SCHEMA away RENAME TO redisjobs")
+
+
 def test_the_command_works_on_the_stores_of_the_settings(capsys: pytest.CaptureFixture[str]):
     django_tasks.double.enqueue(1)
 

@@ -180,7 +180,7 @@ def test_the_admin_shows_dead_letters_and_redrives_them(client: Client):
     again = {"action": "redrive", "_selected_action": [result.id]}
     done = client.post("/admin/redisjobs/deadletter/", again, follow=True)
 
-    assert "1 dead letters are back" in done.content.decode()
+    assert "1 dead letter is back" in done.content.decode()
     eventually_now(lambda: _redrives(result.id) == [(1,)], "it died once more")
 
 

@@ -20,7 +20,7 @@ from tests.support.builders import Conn, publication, stage
 from tests.support.cli import CommandLine
 from tests.support.crew import Crew
 from tests.support.eventually import eventually, eventually_now
-from tests.support.examined import examine
+from tests.support.examined import Examined, examine
 from tests.support.queue import QueueByHand
 from tests.support.relays import RelayByHand, relay_by_hand
 from tests.support.servers import PostgresServer, RedisServer
@@ -35,6 +35,11 @@ def redisjobs(database_url: str, redis_url: str) -> CommandLine:
 async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
     async with relay_by_hand(database_url, redis_url, name="relay-1", lease=600) as made:
         yield made
+
+
+def troubles_of(found: Examined, queue: str) -> list[str]:
+    """The checks that found something wrong with a queue."""
+    return [each["check"] for each in found.findings if each["subject"] == queue and each["level"] in ("warn", "fail")]
 
 
 def test_rows_that_no_relay_publishes(redisjobs: CommandLine, conn: Conn):
@@ -80,29 +85,56 @@ def test_rows_that_are_set_aside_or_parked_and_a_pause(redisjobs: CommandLine, c
     found = examine(redisjobs)
 
     is_told(found.of("queues.set_aside", "q"), "warn", "rows that are set aside: 1", "redisjobs outbox put-back ID")
-    is_told(found.of("queues.parked", "q"), "warn", "for no worker knows their names: 1", "--queue q --state parked")
+    is_told(found.of("queues.parked", "q"), "warn", "for no worker knows their names: 1, the oldest of", "--queue q")
     is_told(found.of("queues.paused", "q"), "warn", "it is paused, and jobs wait: 2", "redisjobs queues resume q")
 
 
-async def test_jobs_that_no_worker_takes(
-    redisjobs: CommandLine, conn: Conn, relay: RelayByHand, q: QueueByHand, monkeypatch: pytest.MonkeyPatch
-):
-    stage(conn, queue="jobs")
+def test_what_has_been_parked_or_dead_for_long(redisjobs: CommandLine, conn: Conn):
+    parked = stage(conn, queue="q")
+    conn.execute(
+        "UPDATE redisjobs.outbox SET state = 'parked', staged_at = now() - interval '20 min' WHERE id = %s", [parked]
+    )
+    died = (
+        "INSERT INTO redisjobs.dead (id, job, queue, reason, died_at)"
+        " VALUES (gen_random_uuid(), 'mail', %s, 'why', now() - %s::interval)"
+    )
+    conn.execute(died, ["q", "8 d"])
+    conn.execute(died, ["fresh", "6 d"])
+    conn.commit()
+
+    found = examine(redisjobs)
+
+    is_told(found.of("queues.parked", "q"), "warn", "names: 1, the oldest of 20 min", "--state parked")
+    assert found.of("queues.parked", "q")["why"].endswith("for longer than a deploy takes")
+    is_told(found.of("queues.dead", "q"), "warn", "dead letters: 1, the oldest of 8 d", "redisjobs dead list --queue q")
+    assert "queues.dead" not in troubles_of(found, "fresh")
+
+
+async def test_jobs_that_no_worker_takes(redisjobs: CommandLine, conn: Conn, relay: RelayByHand, q: QueueByHand):
+    stage(conn, queue="q")
     conn.commit()
     await relay.rounds()
     nobody = examine(redisjobs)
-    redis: redis_py.Redis = q.redis
-    redis.xgroup_create("rj:{jobs}:ready:1", "workers", "0")
-    redis.xgroup_createconsumer("rj:{jobs}:ready:1", "workers", "w9")
-    monkeypatch.setattr(limits, "SILENT_S", 0.0)
-    silent = await eventually(
-        lambda: [each for each in examine(redisjobs).findings if "its workers are silent" in each["value"]],
-        "w9 is silent",
-    )
+    q.present("w9", seen_s=60)
+    silent = examine(redisjobs)
 
-    is_told(nobody.of("queues.workers", "jobs"), "warn", "no worker serves it, and jobs wait: 1", "--queues jobs")
-    is_told(nobody.of("queues.groups", "jobs"), "warn", "entries in streams without a group: 1")
-    assert silent[0]["check"] == "queues.workers"
+    is_told(nobody.of("queues.workers", "q"), "warn", "none says that it does; jobs that wait: 1", "--queues q")
+    assert troubles_of(nobody, "q") == ["queues.workers"]  # no group either, of which that is the cause
+    is_told(silent.of("queues.workers", "q"), "warn", "no worker serves it: its worker w9 fell silent 60 s ago")
+
+
+async def test_a_stream_whose_group_was_deleted(redisjobs: CommandLine, conn: Conn, relay: RelayByHand, q: QueueByHand):
+    stage(conn, queue="q")
+    conn.commit()
+    await relay.rounds()
+    await q.take_one()
+    q.present()
+    q.redis.xgroup_destroy("rj:{q}:ready:1", "workers")
+
+    found = examine(redisjobs)
+
+    is_told(found.of("queues.groups", "q"), "warn", "entries in streams without a group: 1", "--queues q")
+    assert troubles_of(found, "q") == ["queues.groups"]
 
 
 async def test_a_job_under_a_lease_that_lapsed_long_ago(
@@ -182,7 +214,7 @@ async def test_a_queue_that_is_well_shows_its_numbers(
     assert found["level"] == "ok"
     assert "relay relay-1" in found["value"]
     assert "1 dead" in found["value"]
-    assert "1 workers" in found["value"]
+    assert "1 worker" in found["value"]
 
 
 @pytest.mark.usefixtures("unhurried")

@@ -52,7 +52,7 @@ def redisjobs(database_url: str, server: RedisServer) -> CommandLine:
         ({"maxmemory": "32mb"}, "redis.memory", "warn", "few fit"),
         ({"appendonly": "no"}, "redis.persistence", "warn", "CONFIG SET appendonly yes"),
         ({"timeout": "30"}, "redis.idle_timeout", "warn", "CONFIG SET timeout 0"),
-        ({"maxclients": "1"}, "redis.clients", "fail", "1 of 1 connections are taken"),
+        ({"maxclients": "1"}, "redis.clients", "fail", "connections taken: 1 of 1"),
     ],
 )
 @pytest.mark.usefixtures("unhurried")
@@ -123,7 +123,7 @@ def test_each_right_that_lacks_is_named_and_no_other(server: RedisServer, right:
             with pytest.raises(StoreRefused, match=right):
                 check_up(url, "rj")
             return
-        found = check_up(url, "rj")
+        (found,) = check_up(url, "rj").nodes
 
         assert found.lacks == [right]
         assert dump(client, b"") == before
@@ -181,7 +181,7 @@ def test_clocks_that_differ(database_url: str, redis_url: str, monkeypatch: pyte
 
 
 def test_every_redis_can_be_looked_over(any_real_redis: AnyRedis):
-    found = check_up(any_real_redis.url, "rj")
+    (found,) = check_up(any_real_redis.url, "rj").nodes
 
     assert (found.lacks, found.other_keys, found.forbidden) == ([], None, {})
     assert found.config["timeout"] == "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,6 +13,7 @@ import redis as redis_py
 from psycopg import sql
 
 from redisjobs.base.ids import new_id
+from redisjobs.broker import Heart, Presence
 from redisjobs.broker.values import Publication
 from redisjobs.broker.view import View
 from redisjobs.record import ErrorRecord, pack
@@ -69,6 +71,9 @@ async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]
 
 @pytest.fixture
 async def worker(redis_url: str) -> AsyncIterator[Hand]:
+    heart = Heart(redis_url)
+    heart.tell("worker-1", Presence("worker-1", state="running", queues=["q"], slots={"q": 10}).pack())
+    heart.close()
     async with hand(redis_url, "worker-1") as made:
         yield made
 
@@ -253,15 +258,39 @@ async def test_a_job_that_waits_for_a_worker(explain: Callable[..., Told], conn:
     assert told.place == "waiting"
     assert told.where == "It is in Redis, and waits for a worker of queue q."
     assert told.why == (
-        "No worker serves queue q: none is recorded in Redis. 2 jobs of its band wait before it, and 1 in higher bands."
+        "No worker serves queue q: none says that it does. 2 jobs of its band wait before it, and 1 in higher bands."
     )
     assert told.next == "Once a worker serves the queue, it starts attempt 1 of 3."
     assert told.commands == ["redisjobs worker MODULE:APP --queues q"]
 
 
+async def test_a_job_that_waits_in_its_lane(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
+    first = await in_redis(conn, q, lane=b"user 42", order=1)
+    job = await in_redis(conn, q, lane=b"user 42", order=2)
+
+    told = explain(job)
+
+    assert told.place == "behind"
+    assert told.where == f"It is in Redis, and waits in lane 'user 42' of queue q for job {first}, which goes first."
+    assert told.next.startswith("When that has ended, the next of the lane may run, in the order of publishing; then")
+    assert told.commands == [f"redisjobs explain {first}"]
+    assert explain(first).place == "waiting"
+
+    q.redis.delete(q.key("lanes"))
+    told = explain(job)
+    assert (
+        told.where == "It is in Redis, and waits in lane 'user 42' of queue q, which no job has: Redis lost who had it."
+    )
+    assert told.next.startswith("The lane goes on when its next job comes, or the relay's audit finds this one")
+
+    q.redis.delete(q.key("behind"))
+    assert explain(job).place == "lost"
+
+
 async def test_a_job_behind_busy_workers(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     await in_redis(conn, q)
     await q.take_one("worker-1")
+    q.present("worker-1", slots=1)
     job = await in_redis(conn, q)
 
     told = explain(job)
@@ -270,21 +299,19 @@ async def test_a_job_behind_busy_workers(explain: Callable[..., Told], conn: Con
     assert told.next == "The next worker of the queue that has a free slot starts attempt 1."
 
 
-async def test_a_job_of_a_queue_whose_workers_fell_silent(
-    explain: Callable[..., Told], conn: Conn, q: QueueByHand, redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("redisjobs.explain.obstacles.SILENT_S", 0.0)
-    await q.take("worker-9")
+async def test_a_job_of_a_queue_whose_workers_fell_silent(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
+    q.present("worker-9", seen_s=60)
     job = await in_redis(conn, q)
 
     told = explain(job)
 
-    assert "No worker serves queue q: its worker worker-9 fell silent" in told.why
+    assert "No worker serves queue q: its worker worker-9 fell silent 60 s ago" in told.why
     assert told.next.startswith("Once a worker serves the queue, it starts")
 
 
 async def test_a_job_of_a_paused_queue(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     await q.take("worker-1")
+    q.present("worker-1")
     job = await in_redis(conn, q)
     conn.execute("SELECT redisjobs.pause('q')")
     conn.commit()
@@ -300,6 +327,7 @@ async def test_a_job_of_a_paused_queue(explain: Callable[..., Told], conn: Conn,
 
 async def test_a_job_that_a_worker_read_and_did_not_begin(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     await q.take("worker-1")  # makes the group
+    q.present("worker-1")
     job = await in_redis(conn, q)
     assert await q.broker.wait("q", "worker-1", 10)
 
@@ -325,6 +353,7 @@ async def test_a_job_that_runs(explain: Callable[..., Told], conn: Conn, q: Queu
 async def test_a_job_whose_worker_died(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     job = await in_redis(conn, q)
     await q.take_one("worker-1", lease_ms=1)
+    q.present("worker-1")
 
     told = when("lapsed", explain, job)
 
@@ -338,6 +367,7 @@ async def test_a_job_whose_worker_died(explain: Callable[..., Told], conn: Conn,
 async def test_a_job_that_lost_its_workers_again_and_again(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     job = await in_redis(conn, q)
     await q.take_one("worker-1", lease_ms=1)
+    q.present("worker-1")
     await eventually(lambda: q.reclaim("worker-2"), "the lease has lapsed")
     await eventually(lambda: q.reclaim("worker-3"), "the lease has lapsed again")
 
@@ -348,13 +378,27 @@ async def test_a_job_that_lost_its_workers_again_and_again(explain: Callable[...
 
 
 async def test_a_job_that_is_delayed(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
-    await q.take("worker-1")
+    q.present("worker-1")
     told = explain(await in_redis(conn, q, delay_ms=LATER_MS))
 
     assert told.place == "delayed"
     assert told.where.startswith("It is in Redis, and waits for its time: due in 3 h, at ")
     assert told.codes == []
     assert told.next == "At its time a worker of the queue moves it to its stream, and starts attempt 1."
+
+
+async def test_a_job_that_was_given_another_time_says_so_until_redis_knows(
+    explain: Callable[..., Told], conn: Conn, q: QueueByHand
+):
+    q.present("worker-1")
+    job = await in_redis(conn, q)
+    conn.execute("SELECT redisjobs.reschedule(%s, delay => '1 h')", [job])
+    conn.commit()
+
+    told = explain(job)
+
+    assert told.place == "waiting"
+    assert "It was given another priority or time: the relay moves it there in Redis within moments." in told.notes
 
 
 async def test_a_job_that_is_retried(explain: Callable[..., Told], conn: Conn, relay: RelayByHand, worker: Hand):
@@ -389,16 +433,76 @@ async def test_a_job_that_snoozed(explain: Callable[..., Told], conn: Conn, rela
         assert each.next.endswith("starts attempt 1.")
 
 
-async def test_a_job_that_is_suspended(explain: Callable[..., Told], conn: Conn, relay: RelayByHand, worker: Hand):
-    job = staged(conn)
+def waits(conn: Conn, job: UUID, name: str, kind: str, **columns: object) -> None:
+    """An open record of a run."""
+    names = ", ".join(columns)
+    conn.execute(
+        f"INSERT INTO redisjobs.steps (run, name, kind, state, awaited, {names})"
+        f" VALUES (%s, %s, %s, 'waiting', true, {', '.join(['%s'] * len(columns))})".encode(),
+        [job, name, kind, *columns.values()],
+    )
+    conn.commit()
+
+
+async def test_a_run_that_is_suspended_says_what_it_waits_for(
+    explain: Callable[..., Told], conn: Conn, relay: RelayByHand, worker: Hand, redisjobs: CommandLine
+):
+    job, child = staged(conn), uuid4()
     await relay.rounds()
-    await worker.run("suspended", queue="q", delay_ms=LATER_MS)
+    conn.execute("UPDATE redisjobs.outbox SET fence = '{1,1}', holder = 'worker-1'")
+    waits(conn, job, "paid", "event", event="paid", key="order 7")
+    waits(conn, job, "sub", "child", child=child)
+    await worker.run("suspended", queue="q", delay_ms=LATER_MS, record=pack(waits=True))
+    assert explain(job).place == "settling"
+    assert "let go of its worker" in explain(job).where
     await relay.rounds()
 
     told = explain(job)
 
     assert told.place == "suspended"
-    assert "it comes back in 3 h" in told.where
+    assert "takes no worker and no room in Redis" in told.where
+    assert told.codes == ["waits"]
+    assert told.why == f"It waits for event 'paid' with key 'order 7', for ever; for job {child}, its child 'sub'."
+    assert "redisjobs events send paid 'order 7'" in told.commands
+    assert "in 3 h" in told.next
+    assert [each["id"] for each in redisjobs.json("jobs", "list", "--state", "suspended")["jobs"]] == [str(job)]
+    assert "1 suspended" in redisjobs("status").stdout
+
+
+async def test_a_run_that_sleeps_says_until_when(
+    explain: Callable[..., Told], conn: Conn, relay: RelayByHand, worker: Hand
+):
+    near, far = staged(conn), staged(conn)
+    await relay.rounds()
+    for job, seconds in ((near, 1800), (far, 10_800)):
+        waits(conn, job, "cool off", "sleep", due=datetime.now(UTC) + timedelta(seconds=seconds))
+        await worker.run("suspended", queue="q", count=1, delay_ms=seconds * 1000, record=pack())
+    await relay.rounds()
+
+    assert (explain(near).place, explain(far).place) == ("delayed", "deferred")
+    for job in (near, far):
+        told = explain(job)
+        assert told.codes == ["waits"]
+        assert told.why.startswith("It waits for the end of sleep 'cool off', in ")
+
+
+async def test_a_run_that_was_woken_is_not_told_as_lost_by_redis(
+    explain: Callable[..., Told], conn: Conn, relay: RelayByHand, worker: Hand
+):
+    job = staged(conn)
+    await relay.rounds()
+    await worker.run("suspended", queue="q", delay_ms=-1, record=pack(waits=True))
+    await relay.rounds()
+    conn.execute('UPDATE redisjobs.outbox SET undo = true, ending = \'{"word": "cancelled"}\'')
+    conn.execute("SELECT redisjobs.stage_runs(ARRAY[%s])", [job])
+    conn.commit()
+
+    told = explain(job)
+
+    assert told.place == "staged"
+    assert "It was suspended, and goes on from what it has recorded." in told.notes
+    assert "It ends as cancelled; before that its undos are run." in told.notes
+    assert "Redis lost it" not in told.notes
 
 
 async def test_a_job_whose_name_nobody_knows(
@@ -415,7 +519,7 @@ async def test_a_job_whose_name_nobody_knows(
     assert told.where.startswith("It is in Redis, parked: no worker that looked knows its name.")
     assert told.why == (
         "The name 'mail' is unknown to the workers of queue q: worker worker-1 looked last, and its app declares "
-        "none of that name. Recorded now: worker-1."
+        "none of that name. Those that serve it now: worker-1."
     )
     assert "until a worker takes it whose app declares the job: finish the deploy" in told.next
 
@@ -437,7 +541,7 @@ async def test_a_waiting_job_whose_cancel_was_asked_for(explain: Callable[..., T
 async def test_a_running_job_whose_cancel_was_asked_for(explain: Callable[..., Told], conn: Conn, q: QueueByHand):
     job = await in_redis(conn, q)
     await q.take_one("worker-1")
-    await q.carrier.cancel(q.fence, [(job.bytes, 0)])
+    await q.carrier.cancel(q.fence, [(job.bytes, 0, 0)])
 
     told = explain(job)
 
@@ -593,7 +697,7 @@ async def test_jobs_that_have_ended(explain: Callable[..., Told], conn: Conn, re
 
 
 def test_a_dead_letter_names_its_last_error_and_lives(explain: Callable[..., Told], conn: Conn):
-    job = uuid4()
+    job = new_id()
     conn.execute(
         "INSERT INTO redisjobs.dead (id, job, queue, reason, attempts, max_attempts, redrives, failures)"
         " VALUES (%s, 'bill', 'q', 'it was its last attempt', 5, 5, 2, %s)",
@@ -606,7 +710,7 @@ def test_a_dead_letter_names_its_last_error_and_lives(explain: Callable[..., Tol
     assert told.why == (
         "It was given up after 5 of 5 counted attempts: it was its last attempt. The last error was ValueError: boom."
     )
-    assert "redriven 2 times" in told.notes
+    assert "redriven 2 times; its id was made" in told.notes
 
 
 async def test_a_duplicate_names_the_job_that_it_is_one_of(
@@ -708,8 +812,8 @@ async def test_it_asks_a_bounded_number_of_questions(
     redisjobs("explain", staged(conn), *through)
     redisjobs("explain", new_id(), *through, code=1)
 
-    assert known <= (35, 12)
-    assert redis_proxy.commands.total() <= 3 * 35
+    assert known <= (40, 12)
+    assert redis_proxy.commands.total() <= 3 * 36
     assert postgres_proxy.commands.total() <= 3 * 12
 
 

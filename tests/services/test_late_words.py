@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from uuid import UUID
 
 import msgpack
@@ -13,11 +12,12 @@ import redis as redis_py
 
 from redisjobs.broker import Stale
 from redisjobs.broker.values import Outcome
+from redisjobs.relay import Relay
 from redisjobs.settler import fold
 from tests.support.builders import stage, states
 from tests.support.eventually import always
 from tests.support.proxy import Proxy
-from tests.support.relays import Hand, RelayByHand, hand, relay_by_hand
+from tests.support.relays import Hand, RelayByHand, relay_by_hand
 
 Conn = psycopg.Connection[tuple[object, ...]]
 
@@ -26,18 +26,6 @@ TAKEN = "UPDATE redisjobs.queues SET token = token + 1, holder = 'other'"
 REDIS_LOST = "UPDATE redisjobs.queues SET epoch = 'another'"
 REDRIVEN = "UPDATE redisjobs.outbox SET redrives = redrives + 1"
 REFUSALS = [LAPSED, TAKEN, REDIS_LOST]
-
-
-@pytest.fixture
-async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url) as made:
-        yield made
-
-
-@pytest.fixture
-async def worker(redis_url: str) -> AsyncIterator[Hand]:
-    async with hand(redis_url) as made:
-        yield made
 
 
 async def published(conn: Conn, relay: RelayByHand) -> UUID:
@@ -102,12 +90,19 @@ async def test_a_late_mark_marks_nothing(
 
 
 @pytest.mark.parametrize("meanwhile", REFUSALS)
-async def test_a_late_cancel_ends_nothing(conn: Conn, redis_url: str, postgres_proxy: Proxy, meanwhile: str):
+async def test_a_late_cancel_ends_nothing(
+    conn: Conn, redis_url: str, postgres_proxy: Proxy, meanwhile: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def nothing(_: Relay) -> int:
+        """Else it would take the queue anew behind its turns, and end the job under that token."""
+        return 0
+
+    monkeypatch.setattr(Relay, "_work_aside", nothing)
     job = stage(conn)
     conn.execute("SELECT redisjobs.cancel(%s)", [job])
     conn.commit()
     async with relay_by_hand(postgres_proxy.url, redis_url) as relay:
-        with postgres_proxy.hold_request("o.cancel_requested AND EXISTS") as held:
+        with postgres_proxy.hold_request("o.cancel_requested AND o.ending IS NULL AND NOT o.undo") as held:
             passing = asyncio.create_task(relay.round())
             await held.happened()
             happens(conn, meanwhile)
@@ -126,7 +121,7 @@ async def test_a_late_audit_stages_nothing(conn: Conn, relay: RelayByHand, redis
     redis.delete("rj:{default}:jobs", "rj:{default}:ready:1")
     happens(conn, meanwhile)
 
-    assert await relay.relay.audit._missing(relay.hold(), [(job.bytes, 0)]) == 0
+    assert await relay.relay.audit._missing(relay.hold(), [(job.bytes, 0, 0)]) == 0
 
     assert states(conn) == {job: "published"}
 
@@ -165,7 +160,8 @@ async def test_the_audit_of_a_queue_waits_for_the_pass_in_flight(conn: Conn, dat
         with redis_proxy.hold_request("publish") as held:
             passing = asyncio.create_task(relay.round())
             await held.happened()
-            auditing = asyncio.create_task(relay.relay.audit.step(relay.relay.leases.held, age_s=0))
+            relay.relay.audit.begin(age_s=0)
+            auditing = asyncio.create_task(relay.relay.audit.step(relay.relay.leases.held))
             await always(lambda: not auditing.done(), "the audit waits", lasting=0.3)
             held.release()
             await passing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.queue import QueueByHand
 from tests.support.redis_versions import AnyRedis
 
-BACK: tuple[Word, ...] = ("retry", "snooze", "suspended", "parked", "released")
+BACK: tuple[Word, ...] = ("retry", "snooze", "parked", "released")
 ENDS: tuple[Word, ...] = ("done", "dead", "cancelled", "expired")
 
 
@@ -56,9 +57,68 @@ async def test_every_way_back_and_every_end(q: QueueByHand):
         await q.publish(publication())
 
     words = [outcome.word for outcome in await q.outcomes()]
-    assert words == ["retry", "snooze", "suspended", "parked", "done", "dead", "cancelled", "expired"]
+    assert words == ["retry", "snooze", "parked", "done", "dead", "cancelled", "expired"]
     await q.run_all()
     await eventually(lambda: is_clean(q), "nothing is left, the window neither")
+
+
+async def test_a_lane_goes_on_job_by_job(q: QueueByHand):
+    jobs = [publication(lane=b"lane", order=n, delay_ms=n % 2) for n in range(1, 8)]
+    direct = [publication(lane=b"lane", direct=True) for _ in range(2)]
+
+    assert await q.publish(*jobs) == [("new", None)] * 7
+    assert await q.publish(*jobs) == [("repeat", None)] * 7
+    assert await q.broker.enqueue_direct("q", direct) == [("new", None)] * 2
+    held = await q.take()
+    assert [each.job_id for each in held] == [jobs[1].job_id]
+    await eventually(lambda: _is_due(q), "what was due stands in its lane")
+    assert await q.finish(held[0], "retry", skips=True) == "ok"
+    assert await q.run_all() == [job.job_id for job in [*jobs[:6], *direct, jobs[6]]]
+    await eventually(lambda: is_clean(q), "nothing is left")
+
+
+async def _is_due(q: QueueByHand) -> bool:
+    await q.broker.promote("q")
+    return not q.redis.exists(q.key("due"))
+
+
+async def test_a_suspended_job_is_published_anew_and_keeps_its_key(q: QueueByHand):
+    job, second = publication(key=b"k"), publication(key=b"k")
+    await q.publish(job)
+    held = await q.take_one()
+
+    assert await q.finish(held, "suspended", delay_ms=60_000) == "ok"
+    assert await q.finish(held, "suspended", delay_ms=60_000) == "repeat"
+    assert await q.publish(job, second) == [("repeat", None), ("dup", job.job_id)]
+    assert await q.carrier.cancel(q.fence, [(job.job_id, 0, 0), (job.job_id, 0, 1)]) == ["over", "over"]
+    assert await q.carrier.cancel(q.fence, [(job.job_id, 0, 1)]) == ["unknown"]
+    assert await q.carrier.audit(q.fence, [(job.job_id, 0, 0), (job.job_id, 0, 1)]) == [job.job_id]
+
+    again = replace(job, number=2, after=1)
+    assert await q.publish(again) == [("new", None)]
+    assert await q.publish(again) == [("repeat", None)]
+    assert await q.finish(held, "suspended", delay_ms=60_000) == "repeat"
+    assert await q.publish(second) == [("dup", job.job_id)]
+    next_one = await q.take_one()
+    assert (next_one.number, next_one.start) == (2, 2)
+    await q.finish(next_one)
+    assert [(each.word, each.number) for each in await q.outcomes()] == [("suspended", 1), ("done", 2)]
+    assert await q.publish(second) == [("new", None)]
+    await q.run_all()
+    assert await is_clean(q)
+
+
+async def test_keys_of_suspended_jobs_are_restored_and_freed(q: QueueByHand):
+    gone, kept, late = publication(key=b"gone"), publication(key=b"kept", window_ms=60_000), publication(key=b"gone")
+    await q.carrier.adopt(q.fence, [(b"gone", gone.job_id, -1), (b"kept", kept.job_id, -1)])
+    assert await q.publish(late) == [("dup", gone.job_id)]
+    assert await q.broker.holder("q", "kept") == kept.job_id
+
+    await q.carrier.free(q.fence, [(b"gone", gone.job_id, 0), (b"kept", kept.job_id, 60_000), (b"none", bytes(16), 0)])
+
+    assert await q.publish(late, publication(key=b"kept")) == [("new", None), ("kept", kept.job_id)]
+    await q.carrier.free(q.fence, [(b"gone", late.job_id, 0)])
+    assert await q.broker.holder("q", "gone") == late.job_id
 
 
 async def test_waiting_and_beginning(q: QueueByHand):
@@ -96,8 +156,8 @@ async def test_due_cancelled_audited_forgotten(q: QueueByHand):
     due, waiting, running = publication(delay_ms=1), publication(), publication(band=0)
     await q.publish(running, waiting, due)
     held = await q.take_one()
-    assert await q.carrier.audit(q.fence, [(job.job_id, 0) for job in (due, waiting, running)]) == []
-    words = await q.carrier.cancel(q.fence, [(waiting.job_id, 0), (running.job_id, 0), (bytes(16), 0)])
+    assert await q.carrier.audit(q.fence, [(job.job_id, 0, 0) for job in (due, waiting, running)]) == []
+    words = await q.carrier.cancel(q.fence, [(waiting.job_id, 0, 0), (running.job_id, 0, 0), (bytes(16), 0, 0)])
     assert words == ["ended", "running", "unknown"]
     promoted = await q.broker.promote("q")
     assert promoted.cancelled == [running.job_id]
@@ -144,7 +204,7 @@ async def test_thousands_in_one_call(q: QueueByHand):
     await q.publish(*jobs)
     assert set(await q.publish(*jobs)) == {("repeat", None)}
 
-    assert set(await q.carrier.cancel(q.fence, [(job.job_id, 0) for job in jobs])) == {"ended"}
+    assert set(await q.carrier.cancel(q.fence, [(job.job_id, 0, 0) for job in jobs])) == {"ended"}
 
     assert await is_clean(q)
 

@@ -2,128 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
-from redisjobs import App, Call
+from redisjobs import Call, Debounce, Throttle
 from redisjobs.base.postgres import FIRST_ID, array
-from tests.support.outboxes import AnyOutbox, in_memory, in_postgres
+from tests.support.both import LEASE, OLD, OPEN, RELAY, Both, app, mail, pairs
 
-app = App("shop")
-RELAY, LEASE = "relay-1", 30.0
-OPEN: dict[str, Any] = {"queue": "default", "token": 1, "epoch": "life-1"}
-OLD: dict[str, Any] = OPEN | {"token": 7}
 WINDOW_MS = 60_000
 
 
-@app.job
-async def mail(to: str) -> None:
-    del to
-
-
-class Both:
-    """Postgres and memory, told the same and compared after every word."""
-
-    def __init__(self, postgres: AnyOutbox) -> None:
-        self.outboxes = (postgres, in_memory())
-
-    def enqueue(self, *calls: Call[Any]) -> list[Call[Any]]:
-        for outbox in self.outboxes:
-            connection = outbox.connect()
-            app.enqueue(connection, *calls)
-            connection.commit()
-        return list(calls)
-
-    def cancel(self, call: Call[Any]) -> None:
-        for outbox in self.outboxes:
-            connection = outbox.connect()
-            app.cancel(connection, str(call.id))
-            connection.commit()
-
-    async def ask(
-        self, station: str, name: str, /, *, times: tuple[int, ...] = (), xids: tuple[int, ...] = (), **parameters: Any
-    ) -> Any:
-        """The rows that both answer with.
-
-        Args:
-            times: columns that tell a moment in µs or a distance in ms: both must be about the same.
-            xids: columns that tell the number of a transaction: each store counts its own.
-        """
-        first, second = [await outbox.ask(station, name, **parameters) for outbox in self.outboxes]
-        apart = (*times, *xids)
-        assert _without(first, apart) == _without(second, apart), f"{name} answers otherwise in memory"
-        for column in xids:
-            assert all(int(row[column]) > 0 for row in (*first, *second)), f"{name}, column {column}: no transaction"
-        for one, other in zip(first, second, strict=True):
-            for column in times:
-                close = one[column] == other[column] or math.isclose(one[column], other[column], abs_tol=5_000)
-                assert close, f"{name}, column {column}: {one[column]} and {other[column]}"
-        self.compare(name)
-        return _without(first, times)
-
-    def compare(self, after: str) -> None:
-        """The rows of both are the same now."""
-        first, second = [[_comparable(row) for row in outbox.rows()] for outbox in self.outboxes]
-        assert first == second, f"{after} leaves other rows in memory"
-
-    async def hold(self) -> None:
-        """The queue is held under token 1 in the life `life-1`."""
-        await self.ask("leases", "meet", queues=["default", "other"])
-        await self.ask("leases", "take", relay=RELAY, lease=LEASE, queues=["default"])
-        await self.ask("recovery", "name_life", queue="default", token=1, lease=LEASE, epoch="life-1", first=True)
-
-    async def publish(self, *calls: Call[Any]) -> None:
-        await self.ask("publisher", "mark", **OPEN, **pairs(*calls))
-
-    async def settle(self, *told: dict[str, Any], retention: float = 60.0) -> Any:
-        """Settle outcomes, given by the call and what is not simply done."""
-        each: list[dict[str, Any]] = [
-            {"word": "done", "number": 1, "attempts": 1, "delay": 0.0, "keep": 0.0} | outcome for outcome in told
-        ]
-        return await self.ask(
-            "settler", "settle", retention=retention,
-            ids=array(one["call"].id.hex for one in each), lives=array("0" for _ in each),
-            words=array(one["word"] for one in each), numbers=array(str(one["number"]) for one in each),
-            attempts=array(str(one["attempts"]) for one in each), delays=array(str(one["delay"]) for one in each),
-            keeps=array(str(one["keep"]) for one in each), errors=[one.get("error") for one in each],
-            failures=[json.dumps(one["failures"]) if "failures" in one else None for one in each],
-            results=[one.get("result") for one in each], codecs=[one.get("codec") for one in each],
-        )  # fmt: skip
-
-
-def _comparable(row: dict[str, Any]) -> dict[str, Any]:
-    """Without the numbers of transactions, and with moments in halves of a minute, from the row's own staging."""
-    moments = {
-        name: round((row[name] - row["staged_at"]) / timedelta(seconds=30))
-        for name in ("run_at", "expires_at", "published_at")
-        if row[name] is not None
-    }
-    return {name: value for name, value in row.items() if name not in ("xact", "staged_at", *moments)} | moments
-
-
-def _without(rows: list[tuple[Any, ...]], times: tuple[int, ...]) -> list[tuple[Any, ...]]:
-    return [tuple(None if at in times else value for at, value in enumerate(row)) for row in rows]
-
-
-def pairs(*calls: Call[Any], life: int = 0) -> dict[str, Any]:
-    return {"ids": array(call.id.hex for call in calls), "lives": array(str(life) for _ in calls)}
-
-
-@pytest.fixture
-async def both(database_url: str) -> AsyncIterator[Both]:
-    opened: list[Any] = []
-    made = Both(in_postgres(database_url, opened))
-    await made.outboxes[0].database.open()
-    yield made
-    for each in opened:
-        each.close()
-    await made.outboxes[0].database.close()
+@app.job(result_ttl=90)
+async def kept() -> int:
+    return 1
 
 
 async def test_leases(both: Both):
@@ -155,15 +47,16 @@ async def test_a_batch_is_read_and_marked(both: Both):
         mail.using(queue="other", headers={"a": 1}).call("c"),
         mail.using(run_at=datetime(2040, 1, 1, tzinfo=UTC), enqueued_by="x", max_attempts=3).call("d"),
     )
-    now = (10, 11, 12, 13, 18)
-    assert len(await both.ask("publisher", "batch", times=now, queue="default", floor=0, limit=100)) == 3
-    assert len(await both.ask("publisher", "batch", times=now, queue="default", floor=1, limit=1)) == 1
+    now = (11, 12, 13, 14, 19)
+    assert len(await both.ask("publisher", "batch", times=now, xids=(0,), queue="default", floor=0, limit=100)) == 3
+    assert len(await both.ask("publisher", "batch", times=now, xids=(0,), queue="default", floor=1, limit=1)) == 1
     assert await both.ask("publisher", "is_held", **OPEN) == [(True,)]
     assert await both.ask("publisher", "is_held", **OLD) == [(False,)]
-    assert await both.ask("publisher", "mark", **OLD, **pairs(calls[0])) == []
-    assert await both.ask("publisher", "mark", **OPEN, **pairs(calls[0], life=3)) == []
-    assert await both.ask("publisher", "mark", **OPEN, **pairs(calls[0], calls[1])) == [(), ()]
-    assert await both.ask("publisher", "mark", **OPEN, **pairs(calls[0])) == []
+    assert await both.mark(calls[0], shown=OLD) == []
+    assert await both.mark(calls[0], life=3) == []
+    assert await both.mark(calls[0], number=2) == []
+    assert await both.mark(calls[0], calls[1]) == [(), ()]
+    assert await both.mark(calls[0]) == []
     assert await both.ask("publisher", "failing", queue="default", token=1, failing='{"id": "x"}') == [()]
     assert await both.ask("publisher", "failing", queue="default", token=7, failing=None) == []
 
@@ -175,12 +68,13 @@ async def test_what_is_far_away_waits_and_comes_due_at_the_end_of_the_line(both:
 
     assert await both.ask("publisher", "defer", **OLD, ids=ids) == []
     assert await both.ask("publisher", "defer", **OPEN, ids=ids) == [(), ()]
-    assert await both.ask("leases", "with_work", horizon=3600.0) == [("default", True)]
+    assert await both.ask("leases", "with_staged") == [("default",)]
     await both.publish(now)
-    assert await both.ask("leases", "with_work", horizon=3600.0) == []
-    assert await both.ask("leases", "with_work", horizon=3800.0) == [("default", False)]
-    assert await both.ask("publisher", "come_due", queue="default", horizon=3800.0, limit=10) == [()]
-    assert await both.ask("publisher", "come_due", queue="default", horizon=9000.0, limit=10) == [()]
+    assert await both.ask("leases", "with_staged") == []
+    assert await both.ask("leases", "with_side_work", horizon=3600.0) == []
+    assert await both.ask("leases", "with_side_work", horizon=3800.0) == [("default", "due")]
+    assert await both.ask("publisher", "come_due", queue="default", horizon=3800.0, limit=10) == [(1,)]
+    assert await both.ask("publisher", "come_due", queue="default", horizon=9000.0, limit=10) == [(1,)]
 
 
 async def test_a_duplicate_ends_only_while_its_owner_holds_the_key(both: Both):
@@ -214,10 +108,94 @@ async def test_cancels(both: Both):
     both.cancel(published)
 
     assert len(await both.ask("publisher", "cancels", queue="default", limit=10)) == 2
-    assert await both.ask("publisher", "end_cancelled", **OLD, **pairs(staged), retention=60.0) == [(0,)]
-    assert await both.ask("publisher", "end_cancelled", **OPEN, **pairs(staged), retention=60.0) == [(1,)]
-    assert await both.ask("leases", "with_work", horizon=1.0) == [("default", False)]
+    assert await both.ask("publisher", "end_cancelled", **OLD, **pairs(staged), retention=60.0) == []
+    assert await both.ask("publisher", "end_cancelled", **OPEN, **pairs(staged), retention=60.0) == [
+        (staged.id.bytes, "cancelled", False, False, True, None, 0, None)
+    ]
+    assert await both.ask("leases", "with_side_work", horizon=1.0) == [("default", "cancel")]
     assert {app.cancel(outbox.connect(), str(staged.id)) for outbox in both.outboxes} == {"cancelled"}
+
+
+async def test_another_priority_or_time(both: Both):
+    calls = both.enqueue(*(mail.call(f"{n}") for n in range(11)))
+    staged, published, retrying, deferred, aside, suspended, slept, failed, snoozed, parked, done = calls
+    await both.hold()
+    await both.publish(*(each for each in calls if each not in (staged, deferred, aside)))
+    both.change(retrying, state="retrying", run_at=600)
+    both.change(deferred, state="deferred", run_at=7200)
+    both.change(aside, state="set_aside")
+    both.change(suspended, state="suspended", settled=1, run_at=600)
+    both.change(slept, state="staged", settled=1, run_at=600)
+    both.change(failed, state="retrying", settled=1, run_at=600)
+    both.change(snoozed, state="snoozed", run_at=600)
+    both.change(parked, state="parked", run_at=20)
+    await both.settle({"call": done})
+
+    words = [both.move("reprioritize", each, priority=7) for each in calls]
+    later = [both.move("reschedule", each, delay=3600) for each in calls]
+
+    in_redis, here, left = "requested", "changed", "suspended"
+    assert words == [here, in_redis, in_redis, here, here, here, here, in_redis, in_redis, in_redis, "done"]
+    assert later == [here, in_redis, in_redis, here, here, left, left, in_redis, in_redis, in_redis, "done"]
+    assert both.move("reschedule", deferred) == "changed"
+    assert both.move("reschedule", mail.call("unknown")) == "unknown"
+    moves = await both.ask("mover", "moves", queue="default", limit=10, times=(0, 1, 12, 20))
+    assert [row[2] for row in moves] == [each.id.bytes for each in (published, retrying, failed, snoozed, parked)]
+    assert await both.ask("leases", "with_staged") == [("default",)]
+    side = await both.ask("leases", "with_side_work", horizon=1.0)
+    assert side == [("default", "move"), ("default", "due")]
+
+
+async def test_what_was_moved_is_noted_unless_it_was_changed_once_more(both: Both):
+    await both.hold()
+    one, other = both.enqueue(mail.call("a"), mail.call("b"))
+    await both.publish(one, other)
+
+    async def moved(call: Call[Any], priority: int, *, taken: bool = True, token: int = 1, life: int = 0) -> Any:
+        (time,) = [row[0] for row in await both.outboxes[0].ask("mover", "moves", **given) if row[2] == call.id.bytes]
+        there = [row[0] for row in await both.outboxes[1].ask("mover", "moves", **given) if row[2] == call.id.bytes]
+        answers = [
+            await outbox.ask(
+                "mover", "moved", **OPEN | {"token": token}, **pairs(call, life=life), priorities=f"{{{priority}}}",
+                times=f"{{{'NULL' if at is None else at}}}", taken=f"{{{str(taken).lower()}}}",
+            )
+            for outbox, at in zip(both.outboxes, (time, *there), strict=True)
+        ]  # fmt: skip
+        assert len({str(each) for each in answers}) == 1
+        both.compare("moved")
+        return both.row(call)["moving"]
+
+    given = {"queue": "default", "limit": 10}
+    both.move("reprioritize", one, priority=7)
+    assert await moved(one, 5) is True
+    assert await moved(one, 7, token=9) is True
+    assert await moved(one, 7, life=1) is True
+    assert await moved(one, 7) is False
+    both.move("reschedule", one, delay=600)
+    both.change(one, state="retrying", run_at=10)  # an outcome that was under way
+    assert await moved(one, 7) is False
+    assert both.row(one)["run_at"] is not None
+    both.move("reschedule", other, delay=600)
+    assert await moved(other, 0, taken=False) is False
+    assert both.row(other)["run_at"] is None
+
+
+async def test_a_run_that_suspends_or_is_undone_waits_as_its_records_say(both: Both):
+    await both.hold()
+    paused, undone, cancelled = both.enqueue(mail.call("a"), mail.call("b"), mail.call("c"))
+    await both.publish(paused, undone, cancelled)
+    for each in (paused, undone, cancelled):
+        both.move("reschedule", each, delay=600)
+    both.change(undone, undo=True)
+    both.change(cancelled, undo=True)
+    both.cancel(cancelled)
+
+    await both.suspend({"call": paused})
+    await both.settle({"call": undone, "word": "dead"})
+    await both.ask("publisher", "end_cancelled", **OPEN, **pairs(cancelled), retention=60.0)
+
+    assert [both.row(each)["moving"] for each in (paused, undone, cancelled)] == [False] * 3
+    assert [both.row(each)["move_to"] for each in (paused, undone, cancelled)] == [None] * 3
 
 
 async def test_outcomes_settle(both: Both):
@@ -226,24 +204,94 @@ async def test_outcomes_settle(both: Both):
     await both.publish(*calls)
     failure = {"type": "ValueError", "message": "no"}
 
-    assert await both.settle(
-        {"call": calls[0]},
-        {"call": calls[1], "word": "dead", "error": "no", "failures": [failure], "attempts": 3, "number": 2},
-        {"call": calls[2], "word": "cancelled", "error": "it was cancelled"},
-        {"call": calls[3], "word": "expired", "attempts": 0},
-        {"call": calls[4], "word": "retry", "delay": 90.0, "error": "once", "failures": [failure]},
-        {"call": calls[5], "word": "snooze", "delay": 60.0, "attempts": 0},
-        {"call": calls[6], "word": "parked", "delay": 30.0, "number": 4},
-        {"call": mail.call("unknown")},
-    ) == [(4,)]
-    assert await both.settle({"call": calls[4], "word": "retry", "delay": 30.0, "attempts": 2}) == [(0,)]
-    assert await both.settle({"call": calls[4], "word": "dead", "failures": [failure] * 40}) == [(1,)]
-    assert await both.ask("settler", "settle_done", **pairs(calls[7], life=1), attempts="{1}", retention=60.0) == []
-    assert await both.ask("settler", "settle_done", **pairs(calls[7]), attempts="{1}", retention=60.0) == [()]
+    assert (
+        await both.settle(
+            {"call": calls[0]},
+            {"call": calls[1], "word": "dead", "error": "no", "failures": [failure], "attempts": 3, "number": 2},
+            {"call": calls[2], "word": "cancelled", "error": "it was cancelled"},
+            {"call": calls[3], "word": "expired", "attempts": 0},
+            {"call": calls[4], "word": "retry", "delay": 90.0, "error": "once", "failures": [failure]},
+            {"call": calls[5], "word": "snooze", "delay": 60.0, "attempts": 0},
+            {"call": calls[6], "word": "parked", "delay": 30.0, "number": 4},
+            {"call": mail.call("unknown")},
+        )
+        == []
+    )
+    assert await both.settle({"call": calls[4], "word": "retry", "delay": 30.0, "attempts": 2}) == []
+    assert await both.settle({"call": calls[4], "word": "dead", "failures": [failure] * 40}) == []
+    plain: dict[str, Any] = {"attempts": "{1}", "numbers": "{1}", "retention": 60.0}
+    assert await both.ask("settler", "settle_done", **pairs(calls[7], life=1), **plain) == []
+    await both.ask("settler", "settle_done", **pairs(calls[7]), **plain)
+    assert await both.states() == {calls[5].id: "snoozed", calls[6].id: "parked"}
     assert {app.cancel(outbox.connect(), str(calls[1].id)) for outbox in both.outboxes} == {"dead"}
     assert {app.cancel(outbox.connect(), str(calls[3].id)) for outbox in both.outboxes} == {"expired"}
     windows = await both.ask("recovery", "open_windows", times=(2,), queue="default")
     assert sorted(key for key, _, _ in windows) == ["0", "1", "2", "3", "4", "7"]
+
+
+async def test_a_throttled_key_is_held_from_its_publication_and_not_from_the_end(both: Both):
+    await both.hold()
+    throttle = Throttle(period=WINDOW_MS / 1000)
+    calls = both.enqueue(
+        *(mail.using(throttle=throttle, idempotency_key=f"{n}").call("a") for n in range(5)),
+        mail.using(throttle=throttle, idempotency_key="later", delay=120).call("a"),
+    )
+    await both.publish(*calls)
+    for call in calls[:4]:
+        both.change(call, key_since=-45.0)
+    both.change(calls[3], key_since=-61.0)
+
+    await both.settle({"call": calls[0]}, {"call": calls[1], "word": "dead"}, {"call": calls[2], "word": "cancelled"})
+    plain: dict[str, Any] = {"attempts": "{1}", "numbers": "{1}", "retention": 60.0}
+    await both.ask("settler", "settle_done", **pairs(calls[3]), **plain)
+    await both.suspend({"call": calls[4]}, {"call": calls[5]})
+
+    windows = await both.ask("recovery", "open_windows", times=(2,), queue="default")
+    assert sorted(key for key, _, _ in windows) == ["0", "1", "2", "4", "later"]
+    rows = await both.outboxes[0].ask("recovery", "open_windows", queue="default")
+    assert {key: 10_000 < ms < 20_000 for key, _, ms in rows} == {
+        "0": True, "1": True, "2": True, "4": False, "later": False,
+    }  # fmt: skip
+    assert {key: ms for key, _, ms in rows}["later"] > 170_000
+
+
+async def test_what_a_later_call_supersedes_ends_as_its_duplicate_and_hands_its_burst_on(both: Both):
+    await both.hold()
+    debounce = Debounce(wait=5, longest=60)
+    first, second = both.enqueue(*(kept.using(debounce=debounce, idempotency_key="k").call() for _ in range(2)))
+    await both.publish(first)
+    both.change(first, key_since=-120.0)
+
+    settled = await both.settle({"call": first, "word": "deduplicated", "owner": second, "error": "why", "attempts": 0})
+
+    assert settled == [(first.id.bytes, "deduplicated", False, False, True, 90_000)]
+    await both.publish(second)
+    assert both.row(second)["key_since"] - both.row(second)["staged_at"] < timedelta(seconds=-100)
+    assert {app.cancel(outbox.connect(), str(first.id)) for outbox in both.outboxes} == {"deduplicated"}
+    assert await both.ask("recovery", "open_windows", times=(2,), queue="default") == []
+
+
+async def test_a_duplicate_that_is_waited_for_says_for_how_long(both: Both):
+    await both.hold()
+    owner, twin = both.enqueue(*(kept.using(idempotency_key="k").call() for _ in range(2)))
+    await both.publish(owner)
+    given = OPEN | pairs(twin) | {"owners": array([owner.id.hex]), "sure": array([]), "retention": 60.0}
+
+    ended = await both.ask("publisher", "deduplicate", **given)
+
+    assert ended == [(twin.id.bytes, "deduplicated", False, False, True, 90_000)]
+
+
+async def test_what_is_replaced_is_flagged_for_its_end_under_the_lease(both: Both):
+    await both.hold()
+    [old] = both.enqueue(mail.call("a"))
+    await both.publish(old)
+    ids = array([old.id.hex])
+
+    assert await both.ask("publisher", "replaced", **OLD, ids=ids) == []
+    assert await both.ask("publisher", "replaced", **OPEN, ids=ids) == [()]
+    assert await both.ask("publisher", "replaced", **OPEN, ids=ids) == []
+    assert both.row(old)["cancel_requested"]
 
 
 async def test_a_dead_letter_without_a_row(both: Both):
@@ -251,7 +299,8 @@ async def test_a_dead_letter_without_a_row(both: Both):
     given: dict[str, Any] = {
         "id": call.id, "job": "mail", "queue": "default", "payload": b"{}", "codec": "json", "idempotency_key": None,
         "key_window": None, "priority": 0, "max_attempts": None, "tenant_id": None, "traceparent": None,
-        "enqueued_by": None, "headers": None, "attempts": 2, "reason": "no", "failures": "[]",
+        "enqueued_by": None, "headers": None, "attempts": 2, "reason": "no", "failures": "[]", "version": "2",
+        "lane": "l", "share_key": "s", "key_policy": None, "key_wait": None, "key_longest": None,
     }  # fmt: skip
     assert await both.ask("settler", "bury_direct", **given) == [()]
     assert await both.ask("settler", "bury_direct", **given) == []
@@ -272,7 +321,7 @@ async def test_after_a_loss_the_rows_join_the_line_again_in_their_old_order(both
     [(held, count, last)] = await both.ask("recovery", "take_back", **chunk, after=FIRST_ID, limit=2)
     assert (held, count) == (1, 2)
     assert (await both.ask("recovery", "take_back", **chunk, after=str(last), limit=9))[0][:2] == (1, 2)
-    await both.publish(*calls[:3])
+    await both.mark(*calls[:3], number=2)
     assert await both.ask("recovery", "name_life", **chunk, epoch="life-2", first=False) == [(1, 3)]
     assert await both.ask("recovery", "name_life", **old, epoch="x", first=False) == [(0, 0)]
 
@@ -284,7 +333,7 @@ async def test_audits_go_both_ways(both: Both):
     asked: dict[str, Any] = {"after": FIRST_ID, "queues": ["default"], "limit": 10}
 
     assert await both.ask("audit", "published", **asked, age=60.0) == []
-    assert await both.ask("audit", "published", **asked, age=-60.0) == [(published.id.bytes, 0, "default")]
+    assert await both.ask("audit", "published", **asked, age=-60.0) == [(published.id.bytes, 0, 0, "default")]
     stranger = replace(mail.call("c"), queue="default")
     ids = array(call.id.hex for call in (published, stranger))
     assert await both.ask("audit", "rowless", ids=ids) == [(stranger.id.bytes,)]

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from redisjobs import App, Call, ConfigurationError, EnqueueError
+from redisjobs import App, Call, ConfigurationError, Debounce, EnqueueError, Throttle
 from redisjobs.base import statements
 from redisjobs.testing.outbox.checks import RULES
 from redisjobs.testing.outbox.database import STATIONS
@@ -66,6 +66,9 @@ CALLS = {
         priority=-100, max_attempts=7, expires=NEVER + timedelta(hours=1), tenant="t-1",
         headers={"b": [1, 1.0, None], "a": "é", "big": 2**70}, enqueued_by="tests",
     ).call("é"),
+    "throttled": lambda: mail.using(throttle=Throttle(period=60, key="to"), lane="a", share="b").call("x"),
+    "debounced": lambda: mail.using(debounce=Debounce(wait=1.5, longest=timedelta(minutes=1))).call("x"),
+    "single": lambda: mail.using(singleton="replace", idempotency_key="one").call("x"),
     "edges": lambda: mail.using(
         queue="_" * 128, tenant="é" * 200, enqueued_by="", idempotency_key="é" * 256, window=0, max_attempts=1000,
         run_at=datetime(2, 1, 1, tzinfo=UTC), expires=datetime(9998, 12, 31, tzinfo=UTC), headers={}, priority=100,
@@ -116,17 +119,26 @@ BROKEN: dict[str, dict[str, Any]] = {
     "input_is_object_or_array": {"payload": b"7"},
     "input_or_payload": {},
     "job_is_a_name": {"job": " "},
+    "key_longest_is_a_wait": {"key_longest": 1.0},
+    "key_policy_goes_with_key": {"key_policy": "skip"},
+    "key_policy_is_known": {"idempotency_key": "k", "key_policy": "first"},
+    "key_wait_goes_with_debounce": {"idempotency_key": "k", "key_policy": "debounce"},
     "key_window_0_to_366_days": {"idempotency_key": "k", "key_window": 366 * 86_400.0 + 1},
+    "key_window_fits_the_policy": {"idempotency_key": "k", "key_policy": "throttle"},
     "key_window_goes_with_key": {"key_window": 1.0},
+    "lane_1_to_200_characters": {"lane": "x" * 201},
     "max_attempts_1_to_1000": {"max_attempts": 1001},
     "payload_at_most_1_mib": {"codec": "msgpack", "payload": b"x" * 1_048_577},
     "priority_within_100": {"priority": 101},
     "queue_is_a_name": {"queue": "a b"},
+    "result_ttl_0_to_366_days": {"result_ttl": -1.0},
     "run_at_is_a_time": {"run_at": datetime(1, 12, 31, tzinfo=UTC)},
+    "share_key_1_to_200_characters": {"share_key": ""},
     "tenant_id_1_to_200_characters": {"tenant_id": ""},
     "traceparent_is_w3c": {"traceparent": "00-x"},
+    "version_1_to_100_characters": {},
 }
-BY_HAND = ("codec_goes_with_payload", "input_or_payload")
+BY_HAND = ("codec_goes_with_payload", "input_or_payload", "version_1_to_100_characters")
 """Rules that no call can break: they are for those who write rows themselves."""
 
 
@@ -287,11 +299,11 @@ async def test_the_order_of_publication_is_the_order_of_staging_among_what_is_co
         second.commit()
         lost.rollback()
         batch = {"queue": "default", "floor": 0, "limit": 100}
-        before = [row[0] for row in await outbox.ask("publisher", "batch", **batch)]
+        before = [row[1] for row in await outbox.ask("publisher", "batch", **batch)]
         first.commit()
         app.enqueue(second, calls[5])
         second.commit()
-        read += [before, [row[0] for row in await outbox.ask("publisher", "batch", **batch)]]
+        read += [before, [row[1] for row in await outbox.ask("publisher", "batch", **batch)]]
 
     ids = [call.id.bytes for call in calls]
     assert read[:2] == read[2:] == [[ids[2], ids[3]], [ids[0], ids[2], ids[3], ids[4], ids[5]]]
@@ -304,10 +316,10 @@ async def test_an_open_transaction_is_named_in_the_snapshot_until_it_ends(both: 
         mail.enqueue(connection, "a")
         mail.enqueue(other, "b")
         other.commit()
-        [(text,)] = await outbox.ask("publisher", "snapshot")
+        text = (await outbox.ask("publisher", "batch", queue="default", floor=0, limit=1))[0][0]
         open_ones = [len(text.split(":")[2]) > 0 or text.split(":")[0] != text.split(":")[1]]
         connection.commit()
-        [(text,)] = await outbox.ask("publisher", "snapshot")
+        text = (await outbox.ask("publisher", "batch", queue="default", floor=0, limit=1))[0][0]
         told.append([*open_ones, text.split(":")[2] == ""])
 
     assert told == [[True, True], [True, True]]

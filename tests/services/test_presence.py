@@ -36,6 +36,18 @@ async def test_a_worker_is_listed_from_its_start_to_its_end(crew: Crew, view: Vi
     assert view.workers() == []
 
 
+async def test_a_quiet_worker_says_that_it_takes_nothing(crew: Crew, view: View, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("redisjobs.announcer.EVERY_S", 0.05)
+    monkeypatch.setattr("redisjobs.heartbeat.LOOK_S", 0.05)
+    worker = await crew.start(worker_id="w1")
+    await eventually(lambda: [each for each in view.workers() if each.serves("default")], "it serves the queue")
+
+    worker.quiet()
+
+    (listed,) = await eventually(lambda: [each for each in view.workers() if each.state == "quiet"], "it is quiet")
+    assert not listed.serves("default")
+
+
 async def test_it_tells_what_it_runs_and_how_much_it_has_done(crew: Crew, view: View, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("redisjobs.announcer.EVERY_S", 0.05)
     monkeypatch.setattr("redisjobs.heartbeat.LOOK_S", 0.05)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -16,22 +15,10 @@ from redisjobs.broker import Stale
 from redisjobs.staged import StagedRow
 from tests.support.builders import finish, publication, stage, states
 from tests.support.proxy import Proxy
-from tests.support.relays import Hand, RelayByHand, envelope_of, hand, in_line, job_of, relay_by_hand
+from tests.support.relays import Hand, RelayByHand, envelope_of, in_line, job_of, relay_by_hand
 from tests.support.wire import Request
 
 Conn = psycopg.Connection[tuple[object, ...]]
-
-
-@pytest.fixture
-async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url, horizon=3600) as made:
-        yield made
-
-
-@pytest.fixture
-async def worker(redis_url: str) -> AsyncIterator[Hand]:
-    async with hand(redis_url) as made:
-        yield made
 
 
 def soon(**distance: float) -> datetime:
@@ -83,10 +70,10 @@ async def test_a_row_that_cannot_be_made_ready_is_named_after_those_before_it_we
     conn.commit()
     made = StagedRow.publication
 
-    def odd(row: StagedRow):
+    def odd(row: StagedRow, share_by: str | None = None):
         if row.job == "bad":
             raise OverflowError("too odd")
-        return made(row)
+        return made(row, share_by)
 
     with monkeypatch.context() as patched:
         patched.setattr(StagedRow, "publication", odd)

@@ -5,35 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
+from typing import Any
 from uuid import UUID
 
+import msgpack
 import psycopg
 import pytest
 import redis as redis_py
 
 from redisjobs import recovery
 from redisjobs.errors import DatabaseUnavailable
-from tests.support.builders import finish, stage, states
+from tests.support.builders import finish, publication, stage, states
 from tests.support.proxy import Proxy
-from tests.support.relays import Hand, RelayByHand, hand, in_line, job_of, relay_by_hand
+from tests.support.relays import Hand, RelayByHand, in_line, job_of, relay_by_hand
 from tests.support.servers import RedisServer
 
 Conn = psycopg.Connection[tuple[object, ...]]
-
-
-@pytest.fixture
-async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url) as made:
-        yield made
-
-
-@pytest.fixture
-async def worker(redis_url: str) -> AsyncIterator[Hand]:
-    async with hand(redis_url) as made:
-        yield made
 
 
 async def test_after_flushall_what_had_not_settled_runs_in_its_old_order(
@@ -266,10 +256,10 @@ async def test_an_empty_restart_is_recovered_from(
 
 
 async def audit(relay: RelayByHand) -> int:
-    relay.relay.audit.begin()
+    relay.relay.audit.begin(age_s=0)
     mended = 0
     while not relay.relay.audit.through:
-        mended += await relay.relay.audit.step(relay.relay.leases.held, age_s=0)
+        mended += await relay.relay.audit.step(relay.relay.leases.held)
     await relay.rounds()
     return mended
 
@@ -290,6 +280,24 @@ async def test_the_audit_finds_jobs_that_a_lost_key_took_along(
     assert redis.zscore("rj:{default}:due", due.bytes)
     assert await audit(relay) == 0
     assert [job_of(each) for each in await worker.take()] == [waiting]
+
+
+async def test_after_a_failover_what_was_published_just_before_is_looked_for_at_once(
+    conn: Conn, relay: RelayByHand, redis: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
+):
+    async def has_restarted() -> bool:
+        return True
+
+    job = stage(conn)
+    conn.commit()
+    await relay.rounds()
+    redis.delete("rj:{default}:ready:1", "rj:{default}:jobs")  # its replica had not heard of them
+    monkeypatch.setattr(relay.relay.memory, "has_restarted", has_restarted)
+
+    await relay.renewed()
+    await relay.rounds()
+
+    assert in_line(redis) == [job]
 
 
 async def test_the_audit_leaves_alone_what_runs_has_ended_or_has_settled(conn: Conn, relay: RelayByHand, worker: Hand):
@@ -320,6 +328,45 @@ async def test_the_audit_forgets_what_postgres_does_not_know(
     assert redis.hkeys("rj:{default}:jobs") == [kept.bytes]
     assert redis.hlen("rj:{default}:keys") == redis.zcard("rj:{default}:due") == 0
     assert [job_of(each) for each in await worker.take()] == [kept]
+
+
+async def test_the_audit_lets_go_of_the_key_of_a_run_that_ended_before_redis_went_back(
+    conn: Conn, relay: RelayByHand, worker: Hand, redis: redis_py.Redis
+):
+    run, sleeper = stage(conn, idempotency_key="k"), stage(conn, idempotency_key="of a sleeper")
+    conn.commit()
+    await relay.rounds()
+    await worker.run("suspended", delay_ms=-1, record=msgpack.packb({"w": 1}))
+    await relay.rounds()
+    keys: Any = redis.hgetall("rj:{default}:keys")
+    ends: Any = redis.zrange("rj:{default}:windows", 0, -1, withscores=True)
+    conn.execute("UPDATE redisjobs.outbox SET cancel_requested = true WHERE id = %s", [run])
+    conn.commit()
+    await relay.rounds()
+    assert redis.hkeys("rj:{default}:keys") == [b"of a sleeper"]
+
+    redis.hset("rj:{default}:keys", mapping=keys)  # as in a replica that had not heard of that end
+    redis.zadd("rj:{default}:windows", dict(ends))
+    await audit(relay)
+
+    assert await worker.broker.enqueue_direct("default", [publication(key=b"k", direct=True)]) == [("new", None)]
+    assert await worker.broker.holder("default", "of a sleeper") == sleeper.bytes
+
+
+async def test_the_audit_lets_go_of_a_key_whose_window_was_lost(
+    conn: Conn, relay: RelayByHand, worker: Hand, redis: redis_py.Redis
+):
+    stage(conn, idempotency_key="k", key_window=timedelta(hours=1))
+    conn.commit()
+    await relay.rounds()
+    await worker.run()
+    await relay.rounds()
+    await worker.broker.enqueue_direct("default", [publication(key=b"of a direct job", direct=True)])
+    redis.delete("rj:{default}:windows")
+
+    await audit(relay)
+
+    assert redis.hkeys("rj:{default}:keys") == [b"of a direct job"]
 
 
 async def test_the_audit_walks_all_queues_in_small_steps(conn: Conn, relay: RelayByHand, redis: redis_py.Redis):

@@ -6,24 +6,19 @@ import asyncio
 import contextlib
 import random
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from uuid import UUID
 
 import psycopg
 import pytest
 import redis as redis_py
 
+from redisjobs.errors import StoreUnavailable
 from tests.support.builders import stage, states
 from tests.support.eventually import eventually
 from tests.support.relays import RelayByHand, in_line, relay_by_hand
 
 Conn = psycopg.Connection[tuple[object, ...]]
-
-
-@pytest.fixture
-async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url) as made:
-        yield made
 
 
 @pytest.fixture
@@ -73,6 +68,24 @@ async def test_a_young_transaction_between_the_rows_of_an_older_one_is_not_passe
     await relay.rounds()
 
     assert in_line(redis) == [first, last, between]
+    assert set(states(conn).values()) == {"published"}
+
+
+async def test_a_row_that_somebody_has_locked_is_overtaken_by_none(
+    conn: Conn, other: Conn, relay: RelayByHand, redis: redis_py.Redis
+):
+    """As by a cancel in a transaction that stays open: what stands behind it waits, or goes after it."""
+    staged = [stage(conn) for _ in range(5)]
+    conn.commit()
+    other.execute("SELECT FROM redisjobs.outbox WHERE id = %s FOR UPDATE", [staged[1]])
+    with contextlib.suppress(StoreUnavailable):  # the mark waits for the lock, and not for ever
+        await relay.rounds()
+    assert in_line(redis) == staged[: len(in_line(redis))]
+    other.rollback()
+
+    await relay.rounds()
+
+    assert in_line(redis) == staged
     assert set(states(conn).values()) == {"published"}
 
 

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import psycopg
-import pytest
 
 from tests.support.builders import finish, stage, states
-from tests.support.relays import Hand, RelayByHand, envelope_of, hand, job_of, relay_by_hand
+from tests.support.relays import Hand, RelayByHand, envelope_of, job_of
 
 Conn = psycopg.Connection[tuple[object, ...]]
-
-
-@pytest.fixture
-async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url) as made:
-        yield made
-
-
-@pytest.fixture
-async def worker(redis_url: str) -> AsyncIterator[Hand]:
-    async with hand(redis_url) as made:
-        yield made
 
 
 async def test_a_committed_row_becomes_a_delivery_and_its_end_a_finished_job(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,24 +14,13 @@ import redis as redis_py
 
 from redisjobs.broker.values import Outcome
 from redisjobs.errors import StoreUnavailable
+from redisjobs.record import pack
 from redisjobs.settler import FAILURES_KEPT, LOST_LEASES, fold, read_record
 from tests.support.builders import envelope, finish, publication, stage, states
 from tests.support.proxy import Proxy
-from tests.support.relays import Hand, RelayByHand, hand, relay_by_hand
+from tests.support.relays import Hand, RelayByHand, relay_by_hand
 
 Conn = psycopg.Connection[tuple[object, ...]]
-
-
-@pytest.fixture
-async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
-    async with relay_by_hand(database_url, redis_url) as made:
-        yield made
-
-
-@pytest.fixture
-async def worker(redis_url: str) -> AsyncIterator[Hand]:
-    async with hand(redis_url) as made:
-        yield made
 
 
 def failed(attempt: int = 1, **parts: Any) -> bytes:
@@ -72,6 +60,27 @@ def test_an_outcome_of_a_former_life_gives_way(order: tuple[int, int]):
     [settled] = fold([both[at] for at in order])
 
     assert (settled.outcome.word, settled.outcome.life, settled.failures) == ("done", 1, [])
+
+
+def test_rule_1_of_a_suspension_and_what_followed_it_the_later_counts():
+    waiting = outcome("suspended", record=pack(waits=True))
+
+    [settled] = fold([outcome("retry", record=failed(1)), waiting])
+    assert (settled.is_suspension, settled.waits, len(settled.failures)) == (True, True, 1)
+    [settled] = fold([waiting, outcome("done", number=2)])
+    assert (settled.outcome.word, settled.outcome.number, settled.waits) == ("done", 2, False)
+    [settled] = fold([outcome("done", number=2), waiting])
+    assert (settled.outcome.word, settled.outcome.number) == ("done", 2)
+
+
+def test_a_child_tells_its_result_or_its_last_error():
+    [done] = fold([outcome("done", record=pack(result=("json", b"7")))])
+    [dead] = fold([outcome("retry", record=failed(1)), outcome("dead", record=failed(2))])
+    [lost] = fold([outcome("dead")])
+
+    assert (done.told.codec, done.told.result, done.told.detail()) == ("json", b"7", None)
+    assert (dead.told.type, dead.told.message) == ("ValueError", "no 2")
+    assert (lost.told.type, lost.told.message) == (None, LOST_LEASES)
 
 
 def test_a_death_without_an_error_is_one_by_lost_leases():
@@ -125,7 +134,7 @@ async def test_a_retry_and_the_end_in_one_batch_end_the_job_once(conn: Conn, rel
 
 @pytest.mark.parametrize(
     ("word", "state"), [("done", "done"), ("dead", "dead"), ("cancelled", "cancelled"), ("expired", "expired"),
-                        ("retry", "retrying"), ("snooze", "snoozed"), ("suspended", "suspended"), ("parked", "parked")]
+                        ("retry", "retrying"), ("snooze", "snoozed"), ("parked", "parked")]
 )  # fmt: skip
 async def test_each_word_has_its_state(conn: Conn, relay: RelayByHand, worker: Hand, word: str, state: str):
     job = stage(conn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -91,6 +92,20 @@ def test_pgbouncer_changes_the_server_connection_between_transactions(pgbouncer:
         one.commit()
 
         assert other.execute("SELECT pg_backend_pid(), current_database()").fetchone() == first
+
+
+def test_clients_of_a_pgbouncer_can_be_who_they_say_they_are(database_url: str, tmp_path: Path):
+    with psycopg.connect(database_url) as conn:
+        (me,) = conn.execute("SELECT session_user::text").fetchone() or ("",)
+        conn.execute("CREATE ROLE somebody SUPERUSER LOGIN")
+    try:
+        with PgBouncer(tmp_path, database_url, users=[str(me), "somebody"]) as pooler:
+            for name in (str(me), "somebody"):
+                with psycopg.connect(pooler.url, user=name) as conn:
+                    assert conn.execute("SELECT session_user::text").fetchone() == (name,)
+    finally:
+        with psycopg.connect(database_url) as conn:
+            conn.execute("DROP ROLE somebody")
 
 
 def test_the_ledger_knows_who_ran_when_and_how_it_ended(ledger: Ledger):

@@ -5,20 +5,14 @@ The way to Postgres is libpq's own, with the options of the URL as they are.
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tests.support.binaries import redis_7_0
+from tests.support.certificates import certificate
 from tests.support.cli import CommandLine
 from tests.support.net import free_port
 from tests.support.processes import Processes
@@ -35,47 +29,11 @@ SHOP = """
 """
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A certificate for 127.0.0.1 that signed itself, and its key, as files."""
-
-    cert: Path
-    key: Path
-
-
-def certificate(folder: Path, name: str) -> Certificate:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    files = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
-    files.cert.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    files.key.touch(mode=0o600)
-    files.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return files
-
-
 @pytest.fixture
 def redis_url(tmp_path: Path, start_redis: Callable[..., RedisServer]) -> str:
     """A Redis of this test's own, by its port for TLS; whose authority is trusted is not said yet."""
     own, port = certificate(tmp_path, "own"), free_port()
-    start_redis(  # Debian's is built with TLS, and the one in the wheel is not
-        redis_7_0(), tls_port=str(port), tls_cert_file=str(own.cert), tls_key_file=str(own.key),
-        tls_ca_cert_file=str(own.cert), tls_auth_clients="no",
-    )  # fmt: skip
+    start_redis(redis_7_0(), **own.redis_options(port))  # Debian's is built with TLS, and the one in the wheel is not
     return f"rediss://127.0.0.1:{port}/0"
 
 

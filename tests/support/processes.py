@@ -120,10 +120,12 @@ class Processes:
 
     Attributes:
         env: what every program gets on top of this process's environment.
+        door: the statement by which the command `redisjobs` is come to, as `main`.
     """
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self._folder = folder
+        self.door = "from redisjobs.cli import main"
         self.env = env | {"PYTHONPATH": f"{folder}{os.pathsep}{CHECKOUT}", "PYTHONUNBUFFERED": "1"}
         self.started: list[Program] = []
 
@@ -137,7 +139,7 @@ class Processes:
 
     def redisjobs(self, *arguments: str, env: dict[str, str] | None = None) -> Program:
         """Start the command `redisjobs …` of this checkout."""
-        command = [sys.executable, "-c", "from redisjobs.cli import main; main()", *arguments]
+        command = [sys.executable, "-c", f"{self.door}; main()", *arguments]
         return self._start(f"redisjobs {' '.join(arguments)}", command, env)
 
     def python(self, *arguments: str, env: dict[str, str] | None = None) -> Program:
@@ -162,15 +164,30 @@ class Processes:
         )
 
     def close(self) -> None:
-        """Kill and reap what is left."""
+        """Kill and reap what is left, and what they have started, in whatever group: nothing reaches the next test."""
         for program in self.started:
             program.kill()
+        sessions = {program.pid for program in self.started}
+        if sessions:
+            eventually_now(lambda: not _killed_of(sessions), "no child of a program is left")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _killed_of(sessions: set[int]) -> list[int]:
+    """SIGKILL to the processes of these sessions that are there; their numbers."""
+    found = list[int]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(session) in sessions and state not in "ZX":
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+                found.append(int(stat.parent.name))
+    return found
 
 
 def other_clock(seconds: float) -> dict[str, str]:

@@ -25,7 +25,7 @@ from typing import Any, Literal, Self, TypeVar
 from tests.support.flow import Direction
 from tests.support.link import Link, Orders, reset
 from tests.support.net import Address, postgres_at, redis_at
-from tests.support.rules import Action, Match, Rule, postgres_match, redis_match
+from tests.support.rules import Action, Match, Odds, Rule, postgres_match, redis_match
 from tests.support.wire import NoWire, PostgresWire, RedisWire, Wire
 
 T = TypeVar("T")
@@ -154,6 +154,14 @@ class Proxy:
         self._do(forgive)
         self.accept()
 
+    def redirect(self, target: Address) -> None:
+        """New connections go to another server, as after a failover; open ones stay."""
+
+        def change() -> None:
+            self._target = target
+
+        self._do(change)
+
     @property
     def connections(self) -> int:
         """How many are open now."""
@@ -171,23 +179,30 @@ class Proxy:
 
     # single requests
 
-    def lose_reply(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+    def lose_reply(
+        self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1, odds: Odds | None = None
+    ) -> Rule:  # fmt: skip
         """The server carries the request out, its reply is dropped and the connection closed.
 
         Args:
             what: which requests, see `rules.redis_match` and `rules.postgres_match`.
             nth: begin with the n-th of them.
             times: stop after so many; None: never.
+            odds: whether it is met this time, see `rules.chance`.
         """
-        return self._add(Action.LOSE_REPLY, what, nth=nth, times=times)
+        return self._add(Action.LOSE_REPLY, what, nth=nth, times=times, odds=odds)
 
-    def mute_reply(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+    def mute_reply(
+        self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1, odds: Odds | None = None
+    ) -> Rule:  # fmt: skip
         """`lose_reply`, but the connection stays open: this and every later reply on it vanish."""
-        return self._add(Action.MUTE, what, nth=nth, times=times)
+        return self._add(Action.MUTE, what, nth=nth, times=times, odds=odds)
 
-    def lose_request(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
+    def lose_request(
+        self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1, odds: Odds | None = None
+    ) -> Rule:  # fmt: skip
         """The request never arrives, and the connection is closed."""
-        return self._add(Action.LOSE_REQUEST, what, nth=nth, times=times)
+        return self._add(Action.LOSE_REQUEST, what, nth=nth, times=times, odds=odds)
 
     def hold_request(self, what: str | Match | None = None, *, nth: int = 1, times: int | None = 1) -> Rule:
         """The request waits in the proxy until `rule.release()`; what follows it waits behind it."""
@@ -198,19 +213,21 @@ class Proxy:
         return self._add(Action.HOLD_REPLY, what, nth=nth, times=times)
 
     def answer(
-        self, error: str, what: str | Match | None = None, *, nth: int = 1, times: int | None = None
+        self, error: str, what: str | Match | None = None, *,
+        nth: int = 1, times: int | None = None, odds: Odds | None = None,
     ) -> Rule:  # fmt: skip
         """A Redis error in the server's place: `answer("LOADING Redis is loading …")`.
 
         By default to every request but a client's introduction, until the rule is removed.
         """
         canned = f"-{error}\r\n".encode()
-        return self._add(Action.ANSWER, what, nth=nth, times=times, answer=canned)
+        return self._add(Action.ANSWER, what, nth=nth, times=times, answer=canned, odds=odds)
 
     def _add(
-        self, action: Action, what: str | Match | None, *, nth: int, times: int | None, answer: bytes = b""
-    ) -> Rule:
-        rule = Rule(action, self._read(what), self._do, nth=nth, times=times, answer=answer)
+        self, action: Action, what: str | Match | None, *,
+        nth: int, times: int | None, answer: bytes = b"", odds: Odds | None = None,
+    ) -> Rule:  # fmt: skip
+        rule = Rule(action, self._read(what), self._do, nth=nth, times=times, answer=answer, odds=odds)
         self._do(lambda: self._orders.rules.append(rule))
         return rule
 

@@ -13,11 +13,23 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from redisjobs.base import scripts
-from redisjobs.broker import Answer, Broker, Carrier, Delivery, Fence, Heart, Outcome, Publication, Word
+from redisjobs.broker import (
+    Answer,
+    Broker,
+    Carrier,
+    Delivery,
+    Fence,
+    Heart,
+    Outcome,
+    Presence,
+    Publication,
+    ShareRule,
+    Word,
+)
 from redisjobs.broker.client import run_sync
 from tests.support import builders
 
-STREAMS = ("ready0", "ready1", "ready2")
+STREAMS = ("ready0", "ready1", "ready2", "ready3")
 LEASE_MS = 30_000
 
 
@@ -47,13 +59,21 @@ class QueueByHand:
         self.redis.close()
 
     # -- the road
-    async def open(self, *, token: int = 1, epoch: str = "life-1", paused: bool = False) -> None:
+    async def open(
+        self, *, token: int = 1, epoch: str = "life-1", paused: bool = False, shares: Sequence[ShareRule] = ()
+    ) -> None:
         """Hold the queue under this token, and name the life of Redis."""
         self.fence = Fence(self.queue, token, epoch)
-        life = await self.carrier.open(self.queue, token, paused=paused)
+        life = await self.carrier.open(self.queue, token, paused=paused, shares=shares)
         if life.epoch != epoch:
             await self.carrier.adopt(self.fence, [])
             self.settled = b"0-0"
+
+    def present(self, worker: str = "w1", *, slots: int = 10, state: str = "running", seen_s: float = 0.0) -> None:
+        """A worker said so many seconds ago that it serves the queue."""
+        said = Presence(worker, state=state, queues=[self.queue], slots={self.queue: slots})
+        self.heart.tell(worker, said.pack())
+        self.redis.zincrby("rj:{-}:seen", -1000 * seen_s, worker)
 
     async def publish(self, *jobs: Publication) -> list[tuple[str, bytes | None]]:
         return await self.carrier.publish(self.fence, jobs)
@@ -137,8 +157,11 @@ class QueueByHand:
     def dump(self, *, without: Sequence[str] = ()) -> dict[bytes, Any]:
         """Every key of the queue with its value; of deliveries who has them, of workers who is there, not when."""
         found = dump(self.redis, f"rj:{{{self.queue}}}:".encode())
-        if seen := found.get(self.key("seen")):
-            found[self.key("seen")] = set(seen)
+        for name in ("seen", "expiry", "look"):
+            if times := found.get(self.key(name)):
+                found[self.key(name)] = set(times)
+        for key, pace in found.get(self.key("rates"), {}).items():
+            found[self.key("rates")][key] = [*pace.split(b" ")[:2], not pace.endswith(b" 0")]
         for field in without:
             found.get(self.key("life"), {}).pop(field.encode(), None)
         return found

@@ -32,9 +32,7 @@ class RelayByHand:
 
     async def round(self) -> int:
         """Everything that is asked for in intervals is due now."""
-        self.relay._due.update(look=0.0, dirty=0.0)
-        for active in self.relay.activity.values():
-            active.side_at = 0.0
+        self.relay._due.update(look=0.0, side=0.0, dirty=0.0, events=0.0)
         return await self.relay.tick()
 
     async def rounds(self, most: int = 50) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import random
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,6 +14,7 @@ from redisjobs.base import scripts
 from tests.support.wire import Request
 
 Match = Callable[[Request], bool]
+Odds = Callable[[], bool]
 
 _HANDSHAKE = {"HELLO", "AUTH", "CLIENT", "COMMAND", "SELECT", "STARTUP", "CANCEL"}
 
@@ -49,8 +51,10 @@ class Rule:
         nth: int = 1,
         times: int | None = 1,
         answer: bytes = b"",
+        odds: Odds | None = None,
     ) -> None:
         self.action, self.answer = action, answer
+        self._odds = odds
         self.requests: list[Request] = []
         self.released = asyncio.Event()
         self._matches = matches
@@ -97,6 +101,8 @@ class Rule:
         if self._skip:
             self._skip -= 1
             return False
+        if self._odds is not None and not self._odds():
+            return False
         if self._times is not None:
             self._times -= 1
         return True
@@ -118,6 +124,11 @@ class Rule:
     def __exit__(self, *_: object) -> None:
         self.release()
         self.remove()
+
+
+def chance(share: float, rng: random.Random) -> Odds:
+    """Meets a request with this probability, 0 to 1: the same draws for the same seed."""
+    return lambda: rng.random() < share
 
 
 def anything(request: Request) -> bool:

@@ -24,7 +24,12 @@ from tests.support.net import free_port
 
 
 class Server:
-    """One server process: start, stop and the rougher ways to end it. Its data outlives a restart."""
+    """One server process: start, stop and the rougher ways to end it. Its data outlives a restart.
+
+    Attributes:
+        inside: a command in front of its own, from the next start on, such as that of a `SmallDisk`.
+        env: what it gets on top of a clean environment, such as that of a `WallClock`.
+    """
 
     name = "server"
 
@@ -32,6 +37,8 @@ class Server:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
+        self.inside: list[str] = []
+        self.env: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
@@ -45,12 +52,12 @@ class Server:
         if self.process is None:
             with (self.folder / "log").open("ab") as log:
                 self.process = subprocess.Popen(
-                    self.command(),
+                    [*self.inside, *self.command()],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     cwd=self.folder,
-                    env=_clean_env(),
+                    env=_clean_env() | self.env,
                     start_new_session=True,
                 )
             eventually_now(self._ready_or_ended, f"{self.name} answers on port {self.port}", within=60)
@@ -140,6 +147,12 @@ class RedisServer(Server):
             return True
         except redis.RedisError:
             return False
+
+
+def cut_off_replicas(primary: RedisServer) -> None:
+    """Close its connections to replicas, which are frozen: what is written from now on reaches none of them."""
+    with primary.client() as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", "replica")
 
 
 class PostgresServer(Server):

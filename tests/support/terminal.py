@@ -18,6 +18,14 @@ from typing import Self
 from tests.support.eventually import eventually_now
 
 CHECKOUT = Path(__file__).parents[2]
+_PROGRAM = """
+import contextlib, fcntl, termios
+with contextlib.suppress(OSError):  # the process that it starts again has it already
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from redisjobs.cli import main
+main()
+"""
+"""The terminal is the one that sends signals for keys."""
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 
 
@@ -32,7 +40,7 @@ class Terminal:
     def __init__(self, *arguments: object, env: Mapping[str, str], size: tuple[int, int] = (80, 24)) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        command = [sys.executable, "-c", "from redisjobs.cli import main; main()", *map(str, arguments)]
+        command = [sys.executable, "-c", _PROGRAM, *map(str, arguments)]
         self._process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(CHECKOUT), "TERM": "xterm", **env},

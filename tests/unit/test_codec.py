@@ -329,7 +329,7 @@ class TestEncryption:
         codec, payload = Codecs(EncryptedCodec([old])).encode([1, (2,)])
 
         assert Codecs(EncryptedCodec([new, old])).decode(codec, payload) == [1, (2,)]
-        with pytest.raises(DecodeError, match="none of the 1 keys"):
+        with pytest.raises(DecodeError, match=r"no key given here opens it \(1 tried\)"):
             Codecs(EncryptedCodec([new])).decode(codec, payload)
 
     def test_the_first_key_closes(self):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from redisjobs.broker.checkup import NEEDED, RedisFacts
+from redisjobs.broker.checkup import NEEDED, Checkup, RedisFacts
+from redisjobs.broker.coverage import Coverage
 from redisjobs.cli.doctor import known_names
 from redisjobs.doctor import CHECKS, Given, of_postgres, of_redis, of_settings
 from redisjobs.doctor.facts import PostgresFacts, Server
@@ -105,7 +106,21 @@ def test_servers_that_are_too_old_or_take_no_writes_are_told():
     assert of_postgres.primary(replace(POSTGRES, server=replace(SERVER, standby=True))).level == "fail"
     assert of_redis.version(replace(REDIS, info={"redis_version": "6.0.16"})).level == "fail"
     assert of_redis.version(replace(REDIS, info={"redis_version": "7.2.4", "valkey_version": "9.0.1"})).level == "ok"
-    assert of_redis.cluster(replace(REDIS, info={"cluster_enabled": 1})).level == "warn"
+
+
+def test_a_cluster_that_is_not_whole_is_told():
+    node = replace(REDIS, info={"cluster_enabled": 1}, node="h:7000")
+    whole = Coverage(16_384, 3)
+
+    def level(checkup: Checkup) -> str:
+        return of_redis.cluster(checkup).level
+
+    assert level(Checkup([REDIS])) == "ok"
+    assert level(Checkup([node])) == "fail", "its URL names one node"
+    assert level(Checkup([node], whole)) == "ok"
+    assert level(Checkup([node], replace(whole, alone=["h:7000"]))) == "warn"
+    assert level(Checkup([node], replace(whole, served=16_000))) == "fail"
+    assert level(Checkup([node], whole, ["h:7001: no answer"])) == "fail"
 
 
 @pytest.mark.parametrize("name", ["rdb_last_bgsave_status", "aof_last_write_status"])
@@ -118,6 +133,12 @@ def test_the_commands_that_are_tried_are_those_of_the_manual():
     acl = re.findall(r"```acl\n(.*?)```", page, re.DOTALL)[0].split()
 
     assert sorted(NEEDED) == sorted(word[1:] for word in acl if word.startswith("+"))
+
+
+def test_the_scripts_use_no_command_beside():
+    scripts = "".join(path.read_text() for path in (DOCS.parent / "lua").rglob("*.lua"))
+
+    assert {name.lower() for name in re.findall(r"redis\.p?call\('(\w+)'", scripts)} <= set(NEEDED)
 
 
 def test_the_page_for_trouble_has_every_check_and_every_place():

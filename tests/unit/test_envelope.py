@@ -31,6 +31,9 @@ MICROS = st.none() | st.integers(-(2**62), 2**62)
         headers=st.none() | TEXT,
         staged_at=MICROS,
         key_window=st.none() | st.floats(0, 1e9),
+        version=st.none() | TEXT,
+        has_parent=st.booleans(),
+        is_ending=st.booleans(),
     )
 )
 def test_what_is_packed_comes_out(envelope: Envelope):

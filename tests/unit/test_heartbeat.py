@@ -10,11 +10,12 @@ from typing import Literal, cast
 import pytest
 
 from redisjobs import heartbeat as heartbeat_module
-from redisjobs.broker import Heart
+from redisjobs.broker import Ask, Heart, Want
 from redisjobs.errors import BrokerUnavailable
 from redisjobs.heartbeat import Heartbeat
 from redisjobs.lane import Attempt, Lane
 from redisjobs.outcome import Ended
+from redisjobs.permit import Permit
 from tests.support.eventually import eventually
 from tests.support.stage import delivery
 
@@ -28,6 +29,9 @@ class ScriptedHeart:
         self.asked: list[tuple[str, list[Lease]]] = []
         self.told: dict[bytes, Literal["lost", "cancelled"]] = {}
         self.errors: list[Exception] = []
+        self.held: list[tuple[int, list[tuple[bytes, int]]]] = []
+        self.taken: set[bytes] = set()
+        self.hold_errors: list[Exception] = []
         self.takes = 0.0
         self.closed = False
 
@@ -37,6 +41,12 @@ class ScriptedHeart:
         if self.errors:
             raise self.errors.pop(0)
         return self.told
+
+    def hold(self, consumer: str, lease_ms: int, permits: Sequence[tuple[bytes, int]]) -> set[bytes]:
+        self.held.append((lease_ms, list(permits)))
+        if self.hold_errors:
+            raise self.hold_errors.pop(0)
+        return self.taken
 
     def close(self) -> None:
         self.closed = True
@@ -53,6 +63,14 @@ class Setup:
 
     def hold(self, lane: int = 0) -> Attempt:
         return self.lanes[lane].hold(delivery(), time.monotonic())
+
+    def permitted(self, lane: int = 0) -> tuple[Attempt, Permit]:
+        """One that was given a permit just now."""
+        attempt = self.hold(lane)
+        wants = (Want("a", "a", most=1),)
+        attempt.permit = permit = Permit(Ask(attempt.delivery.job_id, 7, "a", wants))
+        permit.until = time.monotonic() + 1
+        return attempt, permit
 
 
 @pytest.fixture
@@ -115,8 +133,9 @@ async def test_errors_of_every_kind_are_met_by_trying_again_soon(
     assert len(missed) == 3
 
 
+@pytest.mark.parametrize("runs_as", ["task", "body"])  # of its own, or that of its batch
 async def test_a_blocked_loop_is_told_with_the_job_that_blocks_it_and_its_leases_go_on(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, runs_as: str
 ) -> None:
     monkeypatch.setattr(heartbeat_module, "SILENCE_S", 0.1)
     attempt = setup.hold()
@@ -127,11 +146,55 @@ async def test_a_blocked_loop_is_told_with_the_job_that_blocks_it_and_its_leases
 
     setup.heartbeat.start()
     await eventually(lambda: len(setup.heart.asked) > 1, "it beats")
-    attempt.task = asyncio.create_task(body())
+    blocking = asyncio.create_task(body())
+    setattr(attempt, runs_as, blocking)
     beats = len(setup.heart.asked)
-    await attempt.task
+    await blocking
     assert len(setup.heart.asked) > beats + 5
     blocked = [record for record in caplog.records if getattr(record, "event", "") == "loop.blocked"]
     assert len(blocked) == 1
     assert "job=blocker" in blocked[0].getMessage()
     assert "test_heartbeat.py" in blocked[0].getMessage()
+
+
+# -- permits of limits
+async def test_permits_of_all_queues_with_one_lease_are_renewed_in_one_call(setup: Setup) -> None:
+    (one, permit), (other, _) = setup.permitted(0), setup.permitted(1)
+    asked, _ = setup.permitted(0)
+    asked.permit = Permit(permit.ask)  # not answered yet
+    setup.hold(0)
+    before = time.monotonic()
+
+    assert setup.heartbeat.beat()
+    assert setup.heart.held == [(3000, [(one.delivery.job_id, 7), (other.delivery.job_id, 7)])]
+    assert before + 3.0 <= permit.until
+
+
+async def test_attempts_without_permits_ask_for_none(setup: Setup) -> None:
+    setup.hold()
+    assert setup.heartbeat.beat()
+    assert setup.heart.held == []
+
+
+async def test_a_permit_that_another_took_ends_its_attempt(setup: Setup) -> None:
+    attempt, permit = setup.permitted()
+    until = permit.until
+    setup.heart.taken = {attempt.delivery.job_id}
+
+    await asyncio.to_thread(setup.heartbeat.beat)
+
+    await eventually(lambda: setup.ended == [(attempt, Ended.LOST)], "it was told")
+    assert permit.until == until
+
+
+async def test_permits_are_renewed_though_a_queue_cannot_be_and_the_other_way_round(setup: Setup) -> None:
+    attempt, permit = setup.permitted()
+    until, trusted = permit.until, attempt.trusted_until
+    setup.heart.errors = [BrokerUnavailable("away")]
+    assert not setup.heartbeat.beat()
+    assert permit.until > until
+
+    until = permit.until
+    setup.heart.hold_errors = [BrokerUnavailable("away")]
+    assert not setup.heartbeat.beat()
+    assert (permit.until, attempt.trusted_until > trusted) == (until, True)

@@ -14,7 +14,8 @@ from redisjobs.broker.keys import Keys
 
 NAMES = {
     "life", "jobs", "runs", "due", "keys", "windows", "outcomes", "graves", "cancels", "ready0", "ready1", "ready2",
-    "workers", "seen",
+    "ready3", "shares", "ring", "lanes", "behind", "workers", "seen",
+    "held", "expiry", "used", "line", "heads", "idle", "asleep", "tickets", "rates", "look", "limits",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redisjobs.errors import Cancel, Dead, DecodeError, JobTimeoutError, Retry, Snooze
+from redisjobs.errors import Cancel, Dead, DecodeError, JobTimeoutError, RateLimited, Retry, Snooze
 from redisjobs.outcome import DONE, LOST, RELEASED, Ended, Outcome, Rules, decide
 
 
@@ -83,6 +83,17 @@ def test_a_time_that_is_none_is_a_failure_with_the_jobs_own_delay(after: object)
 
 def test_a_snooze_is_not_counted_even_past_the_last_attempt() -> None:
     assert after_raising(Snooze(timedelta(hours=1)), attempt=9) == Outcome("snooze", 3600.0)
+
+
+def test_a_job_that_waits_for_a_limit_comes_back_uncounted_when_it_is_woken_or_told() -> None:
+    assert decide(Ended.LIMITED, RateLimited(2), 9, rules()) == Outcome("limited", 2.0, why="it waits for a limit")
+    assert decide(Ended.LIMITED, None, 9, rules()).delay == 3600
+
+
+def test_a_body_that_met_a_limit_of_others_comes_back_uncounted() -> None:
+    outcome = after_raising(RateLimited(timedelta(minutes=1)), attempt=9)
+    assert (outcome.word, outcome.delay, outcome.counted) == ("limited", 60.0, False)
+    assert after_raising(RateLimited(-1)) == Outcome("retry", 10.0, counted=True)
 
 
 def test_a_body_may_end_its_job_as_cancelled_or_dead() -> None:

@@ -226,3 +226,19 @@ async def test_an_entry_that_comes_again_while_its_body_runs_is_not_started_twic
     await setup.arrive(running)
     await settle(50)
     assert len(setup.begun) == 1
+
+
+async def test_an_entry_that_was_reclaimed_and_ended_while_it_was_asked_for_is_not_started_again() -> None:
+    late = delivery()
+    setup = Setup()
+    await setup.reader.start()
+    await settle()
+    reclaimed = setup.lane.hold(late, 0.0)  # this worker stood still for longer than its lease, and found its own entry
+    setup.broker.hold["begin"] = asyncio.Event()
+    await setup.arrive(late)
+    assert len(setup.broker.asked("begin")) == 1
+    setup.end(reclaimed)
+    setup.broker.hold["begin"].set()
+    await settle(50)
+    assert setup.begun == []
+    await setup.reader.stop()

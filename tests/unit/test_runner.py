@@ -10,7 +10,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -499,6 +500,9 @@ async def test_an_observer_hears_of_the_start_in_the_body_s_own_context_and_of_e
 
         def answered(self, attempt: Attempt, word: str) -> None:
             self.heard.append(("answered", attempt.job, word))
+
+        def batch(self, attempts: Sequence[Attempt]) -> AbstractContextManager[object]:
+            return contextlib.nullcontext()
 
     recorder = Recorder()
     stage.lane.observer = recorder

@@ -116,5 +116,5 @@ def test_every_script_of_the_project_loads_and_explains_each_of_its_keys_and_arg
         for part in ("KEYS", "ARGV", "Reply", "Cost"):
             assert part in header or (part == "ARGV" and not script.args), f"{script.name}: no {part} in the header"
         for name in script.keys:
-            # the three streams of a queue, ready0 to ready2, may be explained together
-            assert name.rstrip("012") in header, f"{script.name}: the header does not explain {name}"
+            # the streams of a queue, ready0 to ready3, may be explained together
+            assert name.rstrip("0123") in header, f"{script.name}: the header does not explain {name}"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redisjobs import App, Cancel, Context, Dead, EncodeError, JobTimeoutError, Next, OptionError, Retry, Snooze
-from redisjobs.testing import Cancelled, Died, Expired, Inline, Retried, Snoozed, Succeeded, run
+from redisjobs.testing import Cancelled, Died, Expired, Inline, Retried, Snoozed, Succeeded, Suspended, run
 
 app = App("shop")
 
@@ -201,3 +201,43 @@ async def test_the_state_that_a_body_sees_is_the_tests_own():
         return ctx.state["answer"]
 
     assert await Inline(state={"answer": 42}).run(stateful) == Succeeded(42)
+
+
+# -- durable runs
+async def test_a_run_is_suspended_and_goes_on_behind_its_records() -> None:
+    app, seen = App("inline"), list[str]()
+
+    async def charge(cents: int) -> int:
+        seen.append(f"charged {cents}")
+        return cents
+
+    @app.job
+    async def fulfil(ctx: Context, cents: int) -> int:
+        paid = await ctx.step("charge", charge, cents)
+        await ctx.sleep("a day", 86_400)
+        return paid
+
+    @app.job
+    async def approve(ctx: Context) -> None:
+        await ctx.wait_for_event("approved")
+
+    inline, call = Inline(), fulfil.call(5)
+    first = await inline.run_call(fulfil, call)
+    assert isinstance(first, Suspended)
+    assert first.after == pytest.approx(86_400, abs=5)
+    inline.pass_time(86_400)
+    assert await inline.run_call(fulfil, call) == Succeeded(5)
+    assert seen == ["charged 5"]
+    assert await run(approve) == Suspended(waits=True)
+
+
+async def test_what_a_dead_run_has_done_is_undone_inline_too() -> None:
+    app, seen = App("inline"), list[str]()
+
+    @app.job(max_attempts=1)
+    async def trip(ctx: Context) -> None:
+        await ctx.step("book", lambda: "seat", undo=seen.append)
+        raise ValueError("no more hotels")
+
+    assert isinstance(await run(trip), Died)
+    assert seen == ["seat"]

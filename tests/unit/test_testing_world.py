@@ -329,7 +329,7 @@ async def test_a_fault_that_never_happens_fails_the_test(shop: Shop):
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (lambda faults: faults.lose_reply("finnish"), "is no call to Redis: pass one of adopt, audit"),
+        (lambda faults: faults.lose_reply("finnish"), "is no call to Redis: pass one of adjust, admit, adopt, audit"),
         (lambda faults: faults.lose_request("take", nth=0), "nth"),
         (lambda faults: faults.lose_request("take", times=0), "times"),
         (lambda faults: faults.crash_worker(before="publish"), "is none of a worker"),

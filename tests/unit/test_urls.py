@@ -53,12 +53,45 @@ def test_each_sign_that_tears_a_url_apart_is_seen(sign: str, password: str):
         "postgresql:///db?host=/tmp&user=me@corp",
         "postgresql://u:p@h1:5432,h2:5433/db?target_session_attrs=read-write",
         "postgresql://h1,[::1]:5432/db",
+        "postgresql://u:p@[::1]:5433,h1,[::2]/db",
+        "postgresql://[fe80::1%25eth0]/db",
         "postgres://u:a+b:c!$&'()*,;=@host/db",
         "host=/tmp dbname=x password='a b@#%'",
     ],
 )
 def test_what_postgres_takes_is_taken(url: str):
     assert check_url("database_url", url, POSTGRES) == url
+
+
+def test_hosts_in_brackets_are_read_alike_by_every_python(monkeypatch: pytest.MonkeyPatch):
+    """The `urlsplit` of newer ones refuses a bracket behind a comma."""
+
+    def refuses(*_: object, **__: object) -> None:
+        raise ValueError("Invalid IPv6 URL")
+
+    monkeypatch.setattr("urllib.parse.urlsplit", refuses)
+    monkeypatch.setattr("redisjobs.base.urls.urlsplit", refuses, raising=False)
+    url = "postgresql://u:secret@h1,[::1]:5432/db?sslmode=require"
+
+    assert check_url("database_url", url, POSTGRES) == url
+    assert redact(url) == "postgresql://u:***@h1,[::1]:5432/db?sslmode=require"
+    assert with_password(url, "a/b") == "postgresql://u:a%2Fb@h1,[::1]:5432/db?sslmode=require"
+    with pytest.raises(ConfigurationError, match="names the port 99999"):
+        check_url("database_url", "postgresql://h1,[::1]:99999/db", POSTGRES)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://[no::address::]/0", "redis://[127.0.0.1]/0", "redis://[::1/0", "redis://::1]/0"]
+)
+def test_brackets_hold_an_address_of_ipv6(url: str):
+    with pytest.raises(ConfigurationError, match="redis_url cannot be read"):
+        check_url("redis_url", url, REDIS)
+
+
+@pytest.mark.parametrize("password", ["a[b", "a]b", "a[b]c", "\u2105"])
+def test_what_the_client_of_redis_could_not_read_is_refused(password: str):
+    with pytest.raises(ConfigurationError, match="percent-encoded"):
+        check_url("redis_url", f"redis://u:{password}@h/0", REDIS)
 
 
 @pytest.mark.parametrize(
