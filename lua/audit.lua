@@ -1,26 +1,30 @@
 -- audit: which of these published rows are not placed in Redis?
 --
--- KEYS    life jobs due outcomes, ready: the three streams
+-- KEYS    life jobs due outcomes lanes behind, ready: the four streams, shares ring
 -- ARGV    token    the relay's token for this queue
 --         epoch    the life of Redis that it believes in
---         …        id and life (redrives) of each row
+--         …        of each row id, life (redrives), and the publication whose end has settled, or 0
 -- Reply   {ok, then the ids that are missing}, or {stale}, {epoch}
 -- Cost    O(rows)
 -- uses lib/record.lua lib/place.lua
-local life, jobs, due, outcomes, ready0, ready1, ready2 = unpack(KEYS)
+local life, jobs, due, outcomes, lanes, behind, ready0, ready1, ready2, ready3, shares, ring = unpack(KEYS)
 local token, epoch = unpack(ARGV, 1, 2)
 
 local known = redis.call('HMGET', life, 'fence', 'epoch')
 if known[2] ~= epoch then return { 'epoch' } end
 if tonumber(token) < tonumber(known[1] or 0) then return { 'stale' } end
-local q = { due = due, outcomes = outcomes, ready = { ready0, ready1, ready2 } }
+local q = {
+  life = life, due = due, outcomes = outcomes, lanes = lanes, behind = behind,
+  ready = { ready0, ready1, ready2, ready3 }, shares = shares, ring = ring,
+}
 local reply = { 'ok' }
-for i = 3, #ARGV, 2 do
+for i = 3, #ARGV, 3 do
   local rec = redis.call('HGET', jobs, ARGV[i])
   local here = false
   if rec then
-    local known_life = (is_tombstone(rec) and read_tombstone(rec) or read_record(rec)).life
-    here = known_life == tonumber(ARGV[i + 1]) and is_placed(q, ARGV[i], rec)
+    local stands, rows_life = is_tombstone(rec) and read_tombstone(rec) or read_record(rec), tonumber(ARGV[i + 1])
+    here = stands.life == rows_life and not is_over(stands, rows_life, tonumber(ARGV[i + 2]))
+      and is_placed(q, ARGV[i], rec) and (is_tombstone(rec) or is_led(q, stands))
   end
   if not here then reply[#reply + 1] = ARGV[i] end
 end

@@ -1,13 +1,14 @@
 -- forget: jobs that Postgres does not know leave Redis, unless a worker holds them or their outcome is under way.
 --
--- KEYS    life jobs runs due keys windows outcomes cancels, ready: the three streams
+-- KEYS    life jobs runs due keys windows outcomes cancels lanes behind, ready: the four streams, shares ring
 -- ARGV    token    the relay's token for this queue
 --         epoch    the life of Redis that it believes in
 --         …        the jobs' ids
 -- Reply   {ok, how many went, then the ids of live direct jobs among them}, or {stale}, {epoch}
 -- Cost    O(jobs)
--- uses lib/record.lua lib/place.lua
-local life, jobs, runs, due, keys, windows, outcomes, cancels, ready0, ready1, ready2 = unpack(KEYS)
+-- uses lib/record.lua lib/place.lua lib/turns.lua
+local life, jobs, runs, due, keys, windows, outcomes, cancels, lanes, behind,
+  ready0, ready1, ready2, ready3, shares, ring = unpack(KEYS)
 local token, epoch = unpack(ARGV, 1, 2)
 
 local known = redis.call('HMGET', life, 'fence', 'epoch')
@@ -15,8 +16,9 @@ if known[2] ~= epoch then return { 'epoch' } end
 if tonumber(token) < tonumber(known[1] or 0) then return { 'stale' } end
 even_when_full(life)
 local q = {
-  jobs = jobs, runs = runs, due = due, keys = keys, windows = windows, outcomes = outcomes, cancels = cancels,
-  ready = { ready0, ready1, ready2 },
+  life = life, jobs = jobs, runs = runs, due = due, keys = keys, windows = windows, outcomes = outcomes,
+  cancels = cancels, lanes = lanes, behind = behind, ready = { ready0, ready1, ready2, ready3 },
+  shares = shares, ring = ring,
 }
 
 -- Direct jobs have no row and are nobody's ghosts; held ones end by themselves.
@@ -26,7 +28,8 @@ local function is_ghost(id, rec)
   local r, run = read_record(rec), read_run(redis.call('HGET', runs, id))
   if has(r.flags, 'd') then return false end
   if r.entry == '-' or run.entry ~= r.entry then return true end
-  local pending = of_group(redis.pcall('XPENDING', q.ready[r.band + 1], 'workers', r.entry, r.entry, 1))
+  local stream = stream_of(q, r)
+  local pending = of_group(redis.pcall('XPENDING', stream, 'workers', r.entry, r.entry, 1))
   return not pending[1] or pending[1][3] >= run.lease
 end
 
@@ -41,4 +44,5 @@ for i = 3, #ARGV do
   end
 end
 reply[2] = gone
+if q.joined then prime(q) end
 return reply

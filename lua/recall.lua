@@ -1,19 +1,23 @@
 -- recall: everything that is pending under this consumer, after a reply was lost; the tokens are the same again.
 -- What was read and never begun goes back while the queue is paused.
 --
--- KEYS    life jobs runs, ready: the three streams
+-- KEYS    life jobs runs, ready: the four streams, shares ring
 -- ARGV    consumer who asks
 --         lease    ms from now, and from each renewal, for which they are the consumer's
 --         count    at most so many from each stream
 -- Reply   as take
 -- Cost    O(count)
 -- uses lib/record.lua lib/deliver.lua
-local life, jobs, runs, ready0, ready1, ready2 = unpack(KEYS)
+local life, jobs, runs, ready0, ready1, ready2, ready3, shares, ring = unpack(KEYS)
 local consumer, lease, count = unpack(ARGV, 1, 3)
 
-local q = { jobs = jobs, runs = runs, ready = { ready0, ready1, ready2 } }
+local q = {
+  life = life, jobs = jobs, runs = runs, ready = { ready0, ready1, ready2, ready3 }, shares = shares, ring = ring,
+}
 even_when_full(life)
-local paused = redis.call('HGET', life, 'paused') == '1'
+local known = redis.call('HMGET', life, 'paused', 'shares_paused')
+local paused = known[1] == '1'
+q.stopped = known[2]
 local found = {}
 for band, stream in ipairs(q.ready) do
   for _, item in ipairs(of_group(redis.pcall('XPENDING', stream, 'workers', '-', '+', count, consumer))) do

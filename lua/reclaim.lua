@@ -1,24 +1,27 @@
 -- reclaim: deliveries whose lease has ended go to a worker with free slots; the loss is counted.
 --
--- KEYS    life jobs runs due keys windows outcomes graves cancels, ready: the three streams
+-- KEYS    life jobs runs due keys windows outcomes graves cancels lanes behind, ready: the four streams, shares ring
 -- ARGV    consumer   who has free slots
 --         lease      ms, as in take
 --         count      free slots
 --         max_losses after so many lost leases the job is a dead letter
 -- Reply   as take; {paused} as long as nothing may start
 -- Cost    O(leases) once in lease/4 for the whole fleet; O(1) in between, unless there is more to take
--- uses lib/record.lua lib/place.lua lib/ending.lua lib/deliver.lua
-local life, jobs, runs, due, keys, windows, outcomes, graves, cancels, ready0, ready1, ready2 = unpack(KEYS)
+-- uses lib/record.lua lib/place.lua lib/ending.lua lib/deliver.lua lib/turns.lua
+local life, jobs, runs, due, keys, windows, outcomes, graves, cancels, lanes, behind,
+  ready0, ready1, ready2, ready3, shares, ring = unpack(KEYS)
 local consumer, lease, count, max_losses = unpack(ARGV, 1, 4)
 
 local q = {
-  jobs = jobs, runs = runs, due = due, keys = keys, windows = windows, outcomes = outcomes, graves = graves,
-  cancels = cancels, ready = { ready0, ready1, ready2 },
+  life = life, jobs = jobs, runs = runs, due = due, keys = keys, windows = windows, outcomes = outcomes,
+  graves = graves, cancels = cancels, lanes = lanes, behind = behind, ready = { ready0, ready1, ready2, ready3 },
+  shares = shares, ring = ring,
 }
 lease, count = tonumber(lease), tonumber(count)
 local now, found, ended, batch, more = now_ms(), {}, 0, new_batch(), false
-local known = redis.call('HMGET', life, 'paused', 'swept')
+local known = redis.call('HMGET', life, 'paused', 'swept', 'shares_paused')
 if known[1] == '1' then return { 'paused' } end
+q.stopped = known[3]
 local since = now - tonumber(known[2] or 0)
 if since >= 0 and since < lease / 4 then return { 'ok' } end
 even_when_full(life)
@@ -61,4 +64,6 @@ for band, stream in ipairs(q.ready) do
 end
 write_batch(q, batch, now)
 if not more then redis.call('HSET', life, 'swept', now) end
-return deliver(q, found, consumer, lease, true)
+local reply = deliver(q, found, consumer, lease, true)
+if q.joined then prime(q) end
+return reply

@@ -61,7 +61,7 @@ class Announcer:
         now, lanes = time.monotonic(), list(self._lanes())
         counts = [pair for lane in lanes for pair in list(lane.counts.items())]
         begun = {lane.queue: _begun(lane) for lane in lanes}
-        uncounted = ("released", "lost", "parked")
+        uncounted = ("released", "lost", "parked", "limited")
         return Presence(
             self._settings.worker_id,
             host=socket.gethostname(),

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar, Unpack, cast, overload
 
-import msgpack
-
-from redisjobs import drivers, outbox
+from redisjobs import awaited, drivers, events, outbox
 from redisjobs.base import connections
 from redisjobs.base.codec import Codec, Codecs
-from redisjobs.base.durations import LONGEST, Duration, seconds
+from redisjobs.base.durations import Duration
 from redisjobs.base.ids import parse_id
-from redisjobs.broker import Broker, Result
+from redisjobs.broker import Broker
 from redisjobs.call import Call, Handle, check_queue
 from redisjobs.clients import Clients
 from redisjobs.context import State_co
 from redisjobs.errors import (
     ConfigurationError,
-    DecodeError,
     EnqueueError,
-    JobCancelled,
-    JobExpired,
-    JobFailed,
-    ResultTimeout,
 )
-from redisjobs.job import Door, Job
+from redisjobs.events import NewEvent, check_events
+from redisjobs.job import Caller, Door, Job
+from redisjobs.limits import AnyLimit, of_queues
 from redisjobs.middleware import EnqueueMiddleware, M, Middleware, check, check_shape, shaping
 from redisjobs.progress import Progress
 from redisjobs.registry import Registry
+from redisjobs.schedules import Schedule, Schedules, TimingOptions, timing
 from redisjobs.settings import Settings
 from redisjobs.stores import Stores
 from redisjobs.tracing import sending
 
 R = TypeVar("R")
+C = TypeVar("C", bound=Caller[..., Any])
 
 Calls: TypeAlias = Call[Any] | Iterable[Call[Any]]
 
@@ -57,6 +55,7 @@ class App(Registry[State_co]):
             after its last; what it yields is `ctx.state` of every body.
         middleware: around each attempt, the first outermost.
         enqueue_middleware: changes the options of each call that is made here, in this order.
+        queue_limits: by queue, limits and rates of all jobs that run from it, whatever these declare themselves.
 
     Raises:
         ConfigurationError: a setting that cannot work.
@@ -76,8 +75,12 @@ class App(Registry[State_co]):
         lifespan: Callable[[App[Any]], AbstractAsyncContextManager[State_co]] | None = None,
         middleware: Iterable[Middleware] = (),
         enqueue_middleware: Iterable[EnqueueMiddleware] = (),
+        queue_limits: Mapping[str, AnyLimit | Sequence[AnyLimit]] | None = None,
     ) -> None:
         super().__init__()
+        self.queue_limits = of_queues(queue_limits or {})
+        for queue, limits in self.queue_limits.items():
+            self._note_limits(f"queue {queue!r}", limits)
         self.lifespan = lifespan
         self.middlewares = [check(each) for each in middleware]
         self._shapes = [check_shape(each) for each in enqueue_middleware]
@@ -94,6 +97,7 @@ class App(Registry[State_co]):
         self.codecs = Codecs(codec)
         self.stores = Stores(settings)
         self._clients = Clients(self._connect)
+        self.schedules = Schedules(name, lambda: self.settings.schema)
 
     @property
     def settings(self) -> Settings:
@@ -127,6 +131,45 @@ class App(Registry[State_co]):
         self._shapes.append(check_shape(function))
         self.shape = shaping(self._shapes)
         return function
+
+    # -- schedules
+    @overload
+    def schedule(
+        self, cron: str | None = None, /, *, call: Call[Any], name: str, enabled: bool | None = None,
+        **options: Unpack[TimingOptions],
+    ) -> Schedule: ...  # fmt: skip
+    @overload
+    def schedule(
+        self, cron: str | None = None, /, *, name: str | None = None, enabled: bool | None = None,
+        **options: Unpack[TimingOptions],
+    ) -> Callable[[C], C]: ...  # fmt: skip
+    def schedule(
+        self, cron: str | None = None, /, *, call: Call[Any] | None = None, name: str | None = None,
+        enabled: bool | None = None, **options: Unpack[TimingOptions],
+    ) -> Schedule | Callable[[C], C]:  # fmt: skip
+        """Declare a schedule: `@app.schedule("0 9 * * 1-5", zone="Europe/Berlin")` above `@app.job`, of a job without
+        arguments; or `app.schedule("0 9 * * *", name="report-eu", call=report.call(region="eu"))`.
+
+        A scheduler of this app makes it when it starts. The options are those of `Timing`.
+
+        Args:
+            name: by default the job's.
+            enabled: False: it is made paused. Afterwards the operator's pause counts.
+
+        Raises:
+            ConfigurationError: an option that cannot work, a job whose arguments are missing, a name that is taken.
+        """
+        when = timing(cron, options)
+        if call is not None:
+            return self.schedules.declare(Schedule(name or call.job, call, when, enabled))
+
+        def declare(job: C) -> C:
+            if not isinstance(job, Caller):  # pyright: ignore[reportUnnecessaryIsInstance]  # the order is easily wrong
+                raise ConfigurationError("@app.schedule(…) stands above @app.job, not below: it takes a job")
+            self.schedules.declare(Schedule(name or job.declared.name, job.call(), when, enabled))
+            return job
+
+        return declare
 
     # -- enqueuing
     @overload
@@ -179,13 +222,24 @@ class App(Registry[State_co]):
         """Put calls straight into Redis, in no transaction; `Job.enqueue_direct` says what that does not promise.
 
         Raises:
+            EnqueueError: a transactional job, which needs a row; nothing was sent.
             BrokerUnavailable: Redis does not answer; any of the jobs may be there all the same.
         """
         flat = _flat(calls)
         if not flat:
             return []
+        for call in flat:
+            self._check_direct(call)
         with sending(flat) as sent:
             return await self._put(sent)
+
+    def _check_direct(self, call: Call[Any]) -> None:
+        job = self.jobs.get(call.job)
+        if job is not None and job.declaration.transactional:
+            raise EnqueueError(
+                f"job {call.job!r} is transactional: its end is written into its row, and a direct one has none; "
+                "enqueue it in a transaction"
+            )
 
     async def _put(self, flat: list[Call[Any]]) -> list[Handle[Any]]:
         queues: dict[str, list[int]] = {}
@@ -194,8 +248,8 @@ class App(Registry[State_co]):
         handles = [self._handle(call) for call in flat]
         for queue, places in queues.items():
             words = await self.stores.put(self.broker, queue, [flat[place] for place in places])
-            for place, (_, owner) in zip(places, words, strict=True):
-                if owner is not None:
+            for place, (word, owner) in zip(places, words, strict=True):
+                if owner is not None and word != "replaces":
                     handles[place] = self._handle(flat[place], owner)
         return handles
 
@@ -218,10 +272,120 @@ class App(Registry[State_co]):
         Answers `requested`; or for a job that has ended how it did: done, dead, cancelled, expired, deduplicated;
         or `unknown`. A waiting job ends once this commits, a running one is cancelled within about a second.
         """
-        statement = outbox.cancel(parse_id(job_id), self.settings.schema)
+        return self._ask(connection, outbox.cancel(parse_id(job_id), self.settings.schema))
+
+    @overload
+    def reprioritize(self, connection: connections.Sync, job_id: str, /, priority: int) -> str: ...
+    @overload
+    def reprioritize(self, connection: connections.Async, job_id: str, /, priority: int) -> Awaitable[str]: ...
+    def reprioritize(
+        self, connection: connections.Sync | connections.Async, job_id: str, /, priority: int
+    ) -> str | Awaitable[str]:
+        """Give a job that waits another priority, in the caller's transaction.
+
+        Answers `changed`; `requested` where Redis has it: the relay moves it there once this commits, unless it runs by
+        then; or for a job that has ended how it did, or `unknown`.
+
+        Raises:
+            OptionError: it is no priority.
+        """
+        return self._ask(connection, outbox.reprioritize(parse_id(job_id), priority, self.settings.schema))
+
+    @overload
+    def reschedule(
+        self,
+        connection: connections.Sync,
+        job_id: str,
+        /,
+        *,
+        run_at: datetime | None = ...,
+        delay: Duration | None = ...,
+    ) -> str: ...
+    @overload
+    def reschedule(
+        self,
+        connection: connections.Async,
+        job_id: str,
+        /,
+        *,
+        run_at: datetime | None = ...,
+        delay: Duration | None = ...,
+    ) -> Awaitable[str]: ...
+    def reschedule(
+        self,
+        connection: connections.Sync | connections.Async,
+        job_id: str,
+        /,
+        *,
+        run_at: datetime | None = None,
+        delay: Duration | None = None,
+    ) -> str | Awaitable[str]:
+        """Give a job that waits another time from which it may start: a moment, a distance from now, or now.
+
+        Of one whose attempt has failed that is the next attempt. Answers as `reprioritize`; or `suspended`: the times
+        of a durable run stand in its records, and it is left alone.
+
+        Raises:
+            OptionError: it is no time, or both are given.
+        """
+        return self._ask(connection, outbox.reschedule(parse_id(job_id), run_at, delay, self.settings.schema))
+
+    def _ask(
+        self, connection: connections.Sync | connections.Async, statement: drivers.Statement
+    ) -> str | Awaitable[str]:
         if drivers.is_async(connection):
             return cast("Awaitable[str]", drivers.ask_async(cast(connections.Async, connection), statement))
         return str(drivers.ask(cast(connections.Sync, connection), statement))
+
+    # -- events
+    @overload
+    def send_event(
+        self, connection: connections.Sync, name: str, key: str = "", data: Any = None, *, expires_in: Duration = ...
+    ) -> None: ...
+    @overload
+    def send_event(
+        self, connection: connections.Async, name: str, key: str = "", data: Any = None, *, expires_in: Duration = ...
+    ) -> Awaitable[None]: ...
+    def send_event(
+        self,
+        connection: connections.Sync | connections.Async,
+        name: str,
+        key: str = "",
+        data: Any = None,
+        *,
+        expires_in: Duration = events.KEPT_S,
+    ) -> Awaitable[None] | None:
+        """Send an event in the caller's transaction; the run that waits for it, now or later, takes it once.
+
+        On an async connection the answer is to be awaited. `NewEvent` says what may be given.
+
+        Raises:
+            OptionError, EncodeError: it cannot be sent; nothing was written.
+            ConfigurationError: the schema is missing. StoreRefused: the role may not do it.
+        """
+        return self._send(connection, [NewEvent(name, key, data, expires_in)])
+
+    @overload
+    def send_events(self, connection: connections.Sync, events: Iterable[NewEvent], /) -> None: ...
+    @overload
+    def send_events(self, connection: connections.Async, events: Iterable[NewEvent], /) -> Awaitable[None]: ...
+    def send_events(
+        self, connection: connections.Sync | connections.Async, events: Iterable[NewEvent], /
+    ) -> Awaitable[None] | None:
+        """Many events in one statement, in this order; as `send_event`. No events are no statement."""
+        return self._send(connection, check_events(events))
+
+    def _send(self, connection: connections.Sync | connections.Async, new: list[NewEvent]) -> Awaitable[None] | None:
+        statement = events.send(new, self.codecs, self.settings.schema) if new else None
+        if drivers.is_async(connection):
+            return self._send_async(cast(connections.Async, connection), statement)
+        if statement is not None:
+            drivers.send(cast(connections.Sync, connection), statement)
+        return None
+
+    async def _send_async(self, connection: connections.Async, statement: drivers.Statement | None) -> None:
+        if statement is not None:
+            await drivers.send_async(connection, statement)
 
     async def holder(self, queue: str, key: str) -> str | None:
         """The id of the published job that holds an idempotency key in this queue, now or in its window."""
@@ -233,11 +397,7 @@ class App(Registry[State_co]):
         job = cast("Job[Any, R]", self.find(handle.job))
         if job.declaration.result_ttl_s is None:
             raise ConfigurationError(f"job {job.name!r} keeps no result: declare it with result_ttl=…, in seconds")
-        limit = LONGEST if timeout is None else seconds("timeout", timeout)
-        found = await self.broker().wait_result(handle.queue, parse_id(handle.id).bytes, limit)
-        if found is None:
-            raise ResultTimeout(f"job {handle.id} ({job.name}) has no result after {limit:g} s; it goes on")
-        return _outcome(job, handle.id, found)
+        return await awaited.result(self.broker(), job, handle.queue, parse_id(handle.id), timeout)
 
     async def progress_of(self, handle: Handle[Any]) -> Progress | None:
         """What `Handle.progress` answers."""
@@ -261,34 +421,6 @@ class App(Registry[State_co]):
     def _handle(self, call: Call[R], owner: bytes | None = None) -> Handle[R]:
         job_id = call.id if owner is None else parse_id(owner)
         return Handle(str(job_id), call.job, call.queue, owner is not None, self)
-
-
-def _outcome(job: Job[Any, R], job_id: str, found: Result) -> R:
-    record = _record(job_id, found)
-    if found.word == "done":
-        if not isinstance(record.get("r"), bytes) or not isinstance(record.get("rc"), str):
-            raise DecodeError(f"job {job_id} is done, and its result was not kept")
-        return job.decode_result(record["rc"], record["r"])
-    if found.word == "cancelled":
-        raise JobCancelled(f"job {job_id} was cancelled: {record.get('why', 'as was asked for')}")
-    if found.word == "expired":
-        raise JobExpired(f"job {job_id} was past its expires before it could start")
-    error = record.get("e")
-    if isinstance(error, dict):
-        told = cast("dict[str, Any]", error)
-        raise JobFailed(job_id, f"{told.get('type')}: {told.get('message')}")
-    raise JobFailed(job_id, str(record.get("why", "the leases of its attempts were lost again and again")))
-
-
-def _record(job_id: str, found: Result) -> dict[str, Any]:
-    """What stands with a result; whatever bytes somebody put there, it is read as data or not at all."""
-    try:
-        record: object = msgpack.unpackb(found.record) if found.record else {}
-    except Exception as error:  # noqa: BLE001 - msgpack has many ways to say that bytes are not its own
-        raise DecodeError(f"the result of job {job_id} cannot be read ({type(error).__name__})") from None
-    if not isinstance(record, dict):
-        raise DecodeError(f"the result of job {job_id} cannot be read: it is a {type(record).__name__}")
-    return cast("dict[str, Any]", record)
 
 
 async def _first(handles: Awaitable[list[Handle[R]]]) -> Handle[R]:

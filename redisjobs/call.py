@@ -12,6 +12,7 @@ from uuid import UUID
 from redisjobs.base.durations import Duration, positive, seconds, whole
 from redisjobs.base.plain import refuse_unwritable, write_json
 from redisjobs.errors import EncodeError, OptionError
+from redisjobs.policy import Debounce, Mode, Policy, Singleton, Throttle, one_of
 from redisjobs.progress import Progress
 
 R = TypeVar("R")
@@ -40,6 +41,12 @@ class Options:
         tenant: goes into the body's context and log lines.
         headers: plain JSON for the body's context, at most 16 KiB.
         enqueued_by: who asked, for people.
+        lane: jobs of one lane of a queue run one after another. None: as the job declares.
+        share: jobs of a queue are taken in turn by this key. None: as the job declares.
+        throttle: of the calls with its key, which is `idempotency_key` here or computed, the first runs, and none of
+            the others for a while. In place of what the job declares, as the next two.
+        debounce: the last of them runs, when no further one has come for a while.
+        singleton: at most one of them lives at a time.
 
     Raises:
         OptionError: an option out of its range.
@@ -56,6 +63,11 @@ class Options:
     tenant: str | None = None
     headers: Mapping[str, Any] | None = field(default=None, repr=False)
     enqueued_by: str | None = None
+    lane: str | None = None
+    share: str | None = None
+    throttle: Throttle | None = None
+    debounce: Debounce | None = None
+    singleton: Singleton | Mode | None = None
 
     def __post_init__(self) -> None:
         if self.queue is not None:
@@ -74,6 +86,38 @@ class Options:
             _check_text("tenant", self.tenant, least=1, most=200)
         if self.enqueued_by is not None:
             _check_text("enqueued_by", self.enqueued_by, least=0, most=200)
+        if self.lane is not None:
+            _check_text("lane", self.lane, least=1, most=200)
+        if self.share is not None:
+            _check_text("share", self.share, least=1, most=200)
+        if self._has_policy and (policy := self.policy) is not None:
+            self._check_policy(policy)
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy of this call; None: that of the job."""
+        return one_of(self.throttle, self.debounce, self.singleton)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether it names a lane, a share or a policy."""
+        return self.lane is not None or self.share is not None or self._has_policy
+
+    @property
+    def _has_policy(self) -> bool:
+        return self.throttle is not None or self.debounce is not None or self.singleton is not None
+
+    def _check_policy(self, policy: Policy) -> None:
+        kind = type(policy).__name__
+        if self.idempotency_key is not None and policy.key is not None:
+            why = f"is a key, and {kind}(…) has one: pass one of them"
+            raise OptionError("idempotency_key", self.idempotency_key, why)
+        if self.window is not None:
+            raise OptionError("window", self.window, f"keeps a key after the end, and {kind}(…) does not: leave it out")
+        for option in ("delay", "run_at"):
+            if isinstance(policy, Debounce) and getattr(self, option) is not None:
+                why = "says when to run, and so does Debounce(…): pass one of them"
+                raise OptionError(option, getattr(self, option), why)
 
     def _check_times(self) -> None:
         if self.delay is not None and self.run_at is not None:
@@ -81,9 +125,9 @@ class Options:
         if self.delay is not None:
             seconds("delay", self.delay)
         if self.run_at is not None:
-            _check_moment("run_at", self.run_at)
+            check_moment("run_at", self.run_at)
         if isinstance(self.expires, datetime):
-            _check_moment("expires", self.expires)
+            check_moment("expires", self.expires)
         elif self.expires is not None:
             positive("expires", self.expires)
 
@@ -109,6 +153,12 @@ class Call(Generic[R_co]):
         expires_in: seconds, likewise.
         key_window: seconds.
         headers: JSON text.
+        version: only workers that know this version of the job run it.
+        lane: jobs of one lane of the queue run one after another.
+        share_key: jobs of the queue are taken in turn by it.
+        key_policy: what the key does: skip, throttle, debounce or replace. None: skip.
+        key_wait, key_longest: seconds, of debounce.
+        result_ttl: seconds for which whoever waits for the result of a duplicate is told whose result it is.
     """
 
     id: UUID
@@ -128,6 +178,13 @@ class Call(Generic[R_co]):
     traceparent: str | None = None
     enqueued_by: str | None = None
     headers: str | None = field(default=None, repr=False)
+    version: str | None = None
+    lane: str | None = None
+    share_key: str | None = None
+    key_policy: str | None = None
+    key_wait: float | None = None
+    key_longest: float | None = None
+    result_ttl: float | None = None
 
 
 class Home(Protocol):
@@ -158,8 +215,8 @@ class Handle(Generic[R]):
         """What the body returned, once the job has ended; for a job that declares `result_ttl`.
 
         Args:
-            timeout: seconds or a timedelta to wait; None: until it is there. Give one where the call may be a
-                duplicate: a row that ends as `deduplicated` has no result of its own, and none comes.
+            timeout: seconds or a timedelta to wait; None: until it is there. A row that ends as `deduplicated` has no
+                result of its own: what comes is that of the job that ran in its place.
 
         Raises:
             JobFailed: the job ended as a dead letter.
@@ -216,6 +273,12 @@ def check_max_attempts(number: object) -> int:
     return whole("max_attempts", number, most=1000)
 
 
+def check_version(version: object) -> str:
+    """The version of a job's body, as the outbox takes it."""
+    _check_text("version", version, least=1, most=100)
+    return str(version)
+
+
 def headers_text(headers: Mapping[str, Any] | None) -> str | None:
     """The JSON text of a call's headers.
 
@@ -230,7 +293,12 @@ def headers_text(headers: Mapping[str, Any] | None) -> str | None:
     return text
 
 
-def _check_moment(name: str, moment: object) -> None:
+def check_moment(name: str, moment: object) -> None:
+    """An aware moment that every store can hold.
+
+    Raises:
+        OptionError: it is none.
+    """
     if not isinstance(moment, datetime):
         raise OptionError(name, _short(moment), f"is a {type(moment).__name__}: pass a datetime with a time zone")
     if moment.utcoffset() is None:

@@ -1,7 +1,7 @@
 """The program of a process that runs bodies for a worker: one at a time, told over a socket.
 
 It knows no app and no store: it imports the module of a function and calls it, in its main thread, so that SIGTERM
-unwinds the body. It ends with the worker, however that ends.
+unwinds the body where the worker says so. It ends with the worker, however that ends.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextvars import copy_context
 from queue import SimpleQueue
@@ -28,10 +29,14 @@ from redisjobs.base.codec import Codecs
 from redisjobs.base.frames import Frames, Message
 from redisjobs.base.signature import Signature
 from redisjobs.context import Context, moment, running
+from redisjobs.durable import Engine, Refusing, in_a_process
 from redisjobs.errors import ConfigurationError, EncodeError
 from redisjobs.job import Job
 from redisjobs.record import message_of, type_of
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+WORD_S = 0.5
+"""How long after SIGTERM the worker's word may come that the body shall end: it is sent before the signal."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -41,12 +46,15 @@ def main(fd: int, parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         return
-    signal.signal(signal.SIGTERM, _unwind)
-    Child(Frames(socket.socket(fileno=fd))).serve()
+    child = Child(Frames(socket.socket(fileno=fd)))
+    signal.signal(signal.SIGTERM, child.unwind)
+    signal.signal(signal.SIGINT, _pass)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the worker blocked them until we listen
+    child.serve()
 
 
-def _unwind(*_: object) -> None:
-    raise SystemExit(143)
+def _pass(*_: object) -> None:
+    """What the body starts does not inherit a handler, as it would inherit that a signal is ignored."""
 
 
 class Child:
@@ -58,6 +66,19 @@ class Child:
         self._runs: SimpleQueue[Message] = SimpleQueue()
         self._context: Context | None = None
         self._codecs = Codecs()
+        self._ends = self._unwinds = False
+
+    def unwind(self, *_: object) -> None:
+        """Have SIGTERM end the body where the worker said so just before, and do nothing where anybody else sends it.
+
+        Who stops a whole unit signals all its processes, and then the worker decides what ends and what may go on.
+        """
+        until = time.monotonic() + WORD_S
+        while not self._ends and time.monotonic() < until:
+            time.sleep(0.005)  # the word may be on its way through the thread that listens
+        if self._ends and not self._unwinds:
+            self._unwinds = True
+            raise SystemExit(143)
 
     def serve(self) -> None:
         """Run one body after the other."""
@@ -78,6 +99,8 @@ class Child:
         while (message := self._frames.receive()) is not None:
             if message["type"] == "run":
                 self._runs.put(message)
+            elif message["type"] == "end":
+                self._ends = True
             elif self._context is not None:
                 self._context.draining.set()
         os._exit(0)  # the worker is gone: whatever runs here has lost its lease, or will
@@ -156,10 +179,14 @@ def _of_program(main: str) -> dict[str, Any]:
 
 
 def _context(told: Message, reporter: _Reporter) -> Context:
-    fields: dict[str, Any] = {**told, "headers": json.loads(told["headers"]), "reporter": reporter}
+    fields: dict[str, Any] = {**told, "headers": json.loads(told["headers"]), "reporter": reporter, "opener": _refuse}
     for name in ("run_at", "expires_at", "staged_at"):
         fields[name] = moment(told[name])
     return Context(**fields)
+
+
+def _refuse(context: Context) -> Engine:
+    return Refusing(in_a_process(context.job))
 
 
 class _Sends(logging.handlers.QueueHandler):

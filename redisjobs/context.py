@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
-from redisjobs import progress
+from redisjobs import occurrence, progress
+from redisjobs.base.durations import Duration, seconds
 from redisjobs.base.ids import new_id
+from redisjobs.durable import Detached, Durable, Engine
+from redisjobs.errors import RateLimited
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar
@@ -22,12 +25,17 @@ else:  # its defaults are new in 3.13
 State_co = TypeVar("State_co", covariant=True, default=object)
 """What the app's lifespan yields."""
 
+LONGEST_S = 366 * 86_400.0
+"""How long a `rate_limited` can be."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Context(Generic[State_co]):
+class Context(Durable, Generic[State_co]):
     """One attempt of one job. A body whose first parameter is a `Context` is given it.
+
+    What a durable run can do is told at `Durable`.
 
     Args:
         attempt: counted from 1; a hand-back at a shutdown does not count.
@@ -58,13 +66,14 @@ class Context(Generic[State_co]):
     draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False, compare=False)
     reporter: progress.Reporter | None = field(default=None, repr=False, compare=False)
     state: State_co = field(default=None, repr=False, compare=False)  # type: ignore[assignment]  # without a lifespan
+    opener: Callable[[Context[Any]], Engine] | None = field(default=None, repr=False, compare=False)
     _fill: Callable[[Context], None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def later(cls, fill: Callable[[Context], None]) -> Context:
         """One whose values are set by `fill` once the first is looked at; few bodies look at any, and it takes time."""
         made = object.__new__(cls)
-        made.deadline = made.reporter = None
+        made.deadline = made.reporter = made.opener = None
         made._fill = fill
         return made
 
@@ -96,9 +105,32 @@ class Context(Generic[State_co]):
         if self.reporter is not None:
             self.reporter.report(text)
 
+    def rate_limited(self, retry_after: Duration) -> NoReturn:
+        """End this attempt, uncounted: somebody else's limit was met, such as an answer of 429.
+
+        The job comes back after so long, and until then nothing starts of any rate that its call is counted by. A job
+        without a rate comes back likewise, and its other calls go on. What runs already goes on.
+
+        Args:
+            retry_after: seconds or a timedelta.
+
+        Raises:
+            RateLimited: always; let it pass.
+            OptionError: no such duration.
+        """
+        raise RateLimited(seconds("retry_after", retry_after, most=LONGEST_S))
+
     def remaining(self) -> float | None:
         """Seconds until the timeout ends this attempt, never below 0; None: it has no timeout."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def _durable(self) -> Engine:
+        return Detached(self.job) if self.opener is None else self.opener(self)
+
+    @property
+    def schedule(self) -> occurrence.Occurrence | None:
+        """The occurrence of a schedule that it was dispatched for; None: no schedule asked for this job."""
+        return occurrence.read(self.headers)
 
     @classmethod
     def detached(cls, job: str, queue: str = "default", state: Any = None) -> Context[Any]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from redisjobs.backoff import DEFAULT, Backoff, RetryRule, Rule, check_retry
 from redisjobs.base.durations import Duration, optional
-from redisjobs.call import check_job, check_max_attempts, check_priority, check_queue
+from redisjobs.batching import Batching
+from redisjobs.call import check_job, check_max_attempts, check_priority, check_queue, check_version
 from redisjobs.errors import OptionError
+from redisjobs.limits import AnyLimit, Limit, Rate, gathered, named
+from redisjobs.policy import Debounce, KeyRule, Mode, Policy, Singleton, Throttle, check_rule, one_of
 
 LONGEST_KEPT_S = 366 * 86_400.0
 """How long an ended job or its result can be kept."""
 
+OnFailure: TypeAlias = Literal["block", "skip"]
 Errors = type[BaseException] | Sequence[type[BaseException]]
 
 
@@ -34,6 +38,22 @@ class Declaration:
         retention: how long the finished job stays visible, at most 366 days; None: as long as the relay keeps all.
         process: a plain function runs in a process of its own, which is killed where the attempt must end; not in a
             thread, which cannot be.
+        version: of the body's code: calls carry it, and only workers that know it run them, others park them. A call
+            without one is run by all.
+        also_runs: versions of calls made by other releases that this body can run too.
+        transactional: the body gets a transaction, `ctx.tx`, that commits what it writes together with its end.
+        lane: the name of an argument, or a function of arguments: jobs for which it answers the same run one after
+            another, within their queue. Where it answers None, the job is in no lane.
+        lane_on_failure: block: while a failed job of a lane waits for its retry, so do those behind it. skip: they go
+            on meanwhile, and it comes back before those that still wait. A dead letter lets its lane go on.
+        share: likewise; jobs of a queue are taken in turn by it.
+        throttle: of the calls with its key the first runs, and none of the others for a while.
+        debounce: the last of the calls with its key runs, when no further one has come for a while.
+        singleton: at most one job of its key lives at a time. One of these three.
+        batching: how calls are gathered, for a job that `@app.batch_job(...)` declares.
+        limit: so many run at once in the whole fleet; a number is `Limit(number)`.
+        rate: so many start in a period.
+        limits: several limits and rates; a job begins when all of them let it.
 
     Raises:
         OptionError: an option out of its range.
@@ -50,14 +70,38 @@ class Declaration:
     result_ttl: Duration | None = None
     retention: Duration | None = None
     process: bool = False
+    version: str | None = None
+    also_runs: Sequence[str] = ()
+    transactional: bool = False
+    lane: KeyRule | None = None
+    lane_on_failure: OnFailure = "block"
+    share: KeyRule | None = None
+    throttle: Throttle | None = None
+    debounce: Debounce | None = None
+    singleton: Singleton | Mode | None = None
+    batching: Batching | None = None
+    limit: Limit | int | None = None
+    rate: Rate | None = None
+    limits: Sequence[AnyLimit] = ()
 
     def __post_init__(self) -> None:
         check_job(self.name)
         check_queue(self.queue)
         check_max_attempts(self.max_attempts)
         check_priority(self.priority)
-        if not isinstance(cast(object, self.process), bool):
-            raise OptionError("process", self.process, "says neither yes nor no: pass True or False")
+        for option in ("process", "transactional"):
+            if not isinstance(getattr(self, option), bool):
+                raise OptionError(option, getattr(self, option), "says neither yes nor no: pass True or False")
+        self._check_versions()
+        if self.transactional and self.process:
+            why = "gives the body a transaction, and process=True a process that cannot have it: leave one of them out"
+            raise OptionError("transactional", self.transactional, why)
+        check_rule("lane", self.lane)
+        if self.lane_on_failure not in ("block", "skip"):
+            raise OptionError("lane_on_failure", self.lane_on_failure, "is unknown: pass 'block' or 'skip'")
+        check_rule("share", self.share)
+        one_of(self.throttle, self.debounce, self.singleton)
+        self._put("limits", named(gathered(self.limit, self.rate, self.limits), self.name))
         self._put("retry", check_retry(self.retry))
         self._put("retry_on", _errors("retry_on", self.retry_on))
         self._put("give_up_on", _errors("give_up_on", self.give_up_on))
@@ -65,8 +109,27 @@ class Declaration:
         for option in ("result_ttl", "retention"):
             self._put(option, optional(option, getattr(self, option), most=LONGEST_KEPT_S))
 
+    def _check_versions(self) -> None:
+        if self.version is not None:
+            check_version(self.version)
+        if isinstance(self.also_runs, str):
+            raise OptionError("also_runs", self.also_runs, "is one text: pass a list of versions, such as ['1']")
+        self._put("also_runs", tuple(check_version(each) for each in self.also_runs))
+        if self.also_runs and self.version is None:
+            why = "names other versions of a job that has none itself: pass version=… too"
+            raise OptionError("also_runs", self.also_runs, why)
+
     def _put(self, option: str, value: object) -> None:
         object.__setattr__(self, option, value)
+
+    def knows(self, version: str | None) -> bool:
+        """Whether a call of this version is run here."""
+        return version is None or version == self.version or version in self.also_runs
+
+    @property
+    def policy(self) -> Policy | None:
+        """What becomes of calls that have the same key; None: nothing is declared."""
+        return one_of(self.throttle, self.debounce, self.singleton)
 
     @property
     def retry_rule(self) -> Backoff | tuple[float, ...] | Rule:
@@ -115,8 +178,8 @@ def _error(name: str, error: object) -> type[BaseException]:
     raise OptionError(name, given, "is no class of exceptions: pass for example ConnectionError, or a list of such")
 
 
-class JobOptions(TypedDict, total=False):
-    """What may be written in `@app.job(...)`; `Declaration` says what each means."""
+class CommonOptions(TypedDict, total=False):
+    """What may be written at jobs and batch jobs alike; `Declaration` says what each means."""
 
     name: str
     queue: str
@@ -128,7 +191,24 @@ class JobOptions(TypedDict, total=False):
     priority: int
     result_ttl: Duration | None
     retention: Duration | None
+    version: str | None
+    also_runs: Sequence[str]
+    lane: KeyRule | None
+    lane_on_failure: OnFailure
+    share: KeyRule | None
+    throttle: Throttle | None
+    debounce: Debounce | None
+    singleton: Singleton | Mode | None
+
+
+class JobOptions(CommonOptions, total=False):
+    """What may be written in `@app.job(...)`; `Declaration` says what each means."""
+
     process: bool
+    transactional: bool
+    limit: Limit | int | None
+    rate: Rate | None
+    limits: Sequence[AnyLimit]
 
 
 def declare(function: Callable[..., Any], options: JobOptions) -> Declaration:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redisjobs.base.envelope import Envelope
-from redisjobs.broker import Publication, band_of
+from redisjobs.broker import Publication, band_of, policy_text
 from redisjobs.call import Call
 from redisjobs.context import micros
 
@@ -35,6 +35,12 @@ def publication_of(call: Call[Any], now: datetime | None = None) -> Publication:
         headers=call.headers,
         staged_at=micros(now),
         key_window=call.key_window,
+        version=call.version,
+        lane=call.lane,
+        share_key=call.share_key,
+        key_policy=call.key_policy,
+        key_wait=call.key_wait,
+        key_longest=call.key_longest,
     )
     return Publication(
         job_id=call.id.bytes,
@@ -43,9 +49,25 @@ def publication_of(call: Call[Any], now: datetime | None = None) -> Publication:
         delay_ms=0 if run_at is None else max(0, _millis(run_at - now)),
         expire_ms=None if expires_at is None else _millis(expires_at - now),
         key=(call.idempotency_key or "").encode(),
-        window_ms=math.ceil((call.key_window or 0) * 1000),
+        window_ms=0 if call.key_policy == "throttle" else _ceiled(call.key_window),
         direct=True,
+        lane=(call.lane or "").encode(),
+        share=(call.share_key or "").encode(),
+        policy="" if call.key_policy is None else _policy(call),
     )
+
+
+def _policy(call: Call[Any]) -> str:
+    return policy_text(
+        call.key_policy,
+        window_ms=_ceiled(call.key_window),
+        wait_ms=_ceiled(call.key_wait),
+        longest_ms=None if call.key_longest is None else _ceiled(call.key_longest),
+    )
+
+
+def _ceiled(seconds: float | None) -> int:
+    return math.ceil((seconds or 0) * 1000)
 
 
 def _millis(distance: timedelta) -> int:

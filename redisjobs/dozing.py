@@ -21,7 +21,6 @@ class Activity:
     Args:
         polled: its producers do not notify; it is looked at all the time.
         asleep_since_xid: its producers notify again, but transactions older than this one may not know.
-        side_at: when cancels and deferred rows are looked at again.
     """
 
     polled: bool = False
@@ -29,7 +28,6 @@ class Activity:
     wakes: int = 0
     last_work: float = 0.0
     busy_until: float = 0.0
-    side_at: float = 0.0
 
     def asks(self, now: float) -> bool:
         """Whether the queue wants a turn in this round."""
@@ -39,6 +37,11 @@ class Activity:
     def hurries(self) -> bool:
         """Commits are found by polling alone."""
         return self.polled and self.asleep_since_xid is None
+
+    def worked(self, now: float) -> None:
+        """Something was done."""
+        self.last_work = now
+        self.touch(now)
 
     def touch(self, now: float) -> None:
         """There is, or may be, something to do."""

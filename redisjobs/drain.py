@@ -41,14 +41,18 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a drain did, a line a job.
+    """What a drain did, a line a job, and what the worker did in its whole life.
 
     Args:
         stuck: how many bodies have not ended even so. A process that shall end must not wait for them.
+        processed: attempts that came to an end since the worker was made, those of the drain included.
+        failed: those of them that failed.
     """
 
     lines: tuple[Line, ...] = ()
     stuck: int = 0
+    processed: int = 0
+    failed: int = 0
 
     @classmethod
     def of(cls, attempts: Sequence[Attempt], stuck: int) -> Receipt:
@@ -92,15 +96,31 @@ class Drain:
         """Return when nothing is held any more, or was given up."""
         taking = asyncio.gather(*(serving.stop_taking() for serving in self._servings))
         await asyncio.sleep(0)  # from here on no reader begins anything
-        running = [attempt for serving in self._servings for attempt in serving.lane.running_attempts()]
+        running = [each for each in self._attempts() if not each.gathers]
+        handing_back = asyncio.create_task(self._hand_back_gathering(taking))
         event(log, logging.INFO, "worker.draining", running=len(running))
         tasks = [attempt.task for attempt in running if attempt.task is not None]
         if tasks:
             await self._until_handed_back(asyncio.wait(tasks))
         stuck = await self._give_up([attempt for attempt in running if not attempt.over])
-        await taking
+        await handing_back
         await self._last_finishes()
         return Receipt.of(running, stuck)
+
+    async def _hand_back_gathering(self, taking: Awaitable[object]) -> None:
+        """Calls whose batch has not begun go back, once nobody here would take them again.
+
+        They have not run, so no receipt tells of them.
+        """
+        await taking
+        gathering = [each for each in self._attempts() if each.gathers]
+        for attempt in gathering:
+            self._runner.cancel(attempt, Ended.DRAINED)
+        if tasks := [attempt.task for attempt in gathering if attempt.task is not None]:
+            await asyncio.wait(tasks)
+
+    def _attempts(self) -> list[Attempt]:
+        return [attempt for serving in self._servings for attempt in serving.lane.running_attempts()]
 
     async def _until_handed_back(self, wait: Awaitable[object]) -> None:
         asked = asyncio.ensure_future(self._hand_back.wait())
@@ -119,6 +139,7 @@ class Drain:
         stuck = [attempt for attempt in running if not attempt.over]
         for attempt in stuck:
             attempt.renewed = False
+            attempt.permit = None  # it runs on: its permit lapses
             attempt.lane.end(attempt, Finish(attempt.delivery, "released") if self._ends_process else None)
         if stuck:
             jobs = ",".join(sorted({attempt.job for attempt in stuck}))

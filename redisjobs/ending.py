@@ -17,6 +17,8 @@ from redisjobs.logs import event
 from redisjobs.outcome import DONE, Ended, Outcome, Rules, decide
 from redisjobs.record import describe, let_go, message_of, pack, type_of
 
+CANCEL_GRACE_S = 5.0
+"""How long a body may take to answer its cancellation before it is named and its lease left to lapse."""
 UNDECIDED_RETRY_S = 60.0
 FINAL = frozenset({"done", "dead", "cancelled", "expired"})
 
@@ -31,6 +33,7 @@ _EVENTS: dict[str, tuple[int, str]] = {
     "suspended": (logging.DEBUG, "attempt.suspended"),
     "parked": (logging.WARNING, "job.parked"),
     "released": (logging.INFO, "attempt.handed_back"),
+    "limited": (logging.DEBUG, "attempt.limited"),
     "lost": (logging.WARNING, "attempt.lost"),
 }
 
@@ -50,18 +53,39 @@ class UnstartedError(Exception):
         self.error = error
 
 
-def succeeded(attempt: Attempt, job: AnyJob, value: object, clock: Clock) -> Finish | None:
-    """The finish of a body that returned."""
+def last_look(attempt: Attempt) -> float:
+    """Look at the lease, last thing before the body starts; answers when that is, in monotonic seconds.
+
+    Raises:
+        UnstartedError: it is to end, or the lease is not trusted any more.
+    """
+    now = time.monotonic()
+    if attempt.ended_by is not None:
+        raise UnstartedError(attempt.ended_by)
+    permit = attempt.permit
+    if now >= attempt.trusted_until or (permit is not None and now >= permit.until):
+        late = now - attempt.trusted_until
+        event(log, logging.WARNING, "attempt.untrusted", **attempt.told(), late_s=late)
+        raise UnstartedError(Ended.DRAINED)
+    return now
+
+
+def succeeded(attempt: Attempt, job: AnyJob, value: object, clock: Clock, *, has_parent: bool = False) -> Finish | None:
+    """The finish of a body that returned.
+
+    Args:
+        has_parent: a run waits for the result, whether the job keeps it or not.
+    """
     if log.isEnabledFor(logging.DEBUG):
         event(log, logging.DEBUG, "attempt.done", **attempt.told(), seconds=_took(attempt))
     record, keep_ms = b"", 0
-    if job.declaration.result_ttl is not None or job.declaration.retention is not None:
+    if has_parent or job.declaration.result_ttl is not None or job.declaration.retention is not None:
         ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
         try:
-            result = None if ttl is None else job.encode_result(value)
+            result = job.encode_result(value) if has_parent or ttl is not None else None
         except Exception as error:  # noqa: BLE001 - the user's own class or codec
             why = "its body ended well, but its result cannot be kept"
-            return _finish(attempt, job, Outcome("dead", counted=True, why=why), error, clock)
+            return conclude(attempt, job, Outcome("dead", counted=True, why=why), error, clock)
         record, keep_ms = pack(result=result, duration_ms=_ms(_took(attempt)), keep=keep), _ms(ttl or 0)
     _observe(attempt, DONE, None)
     return Finish(attempt.delivery, "done", counted=True, record=record, keep_ms=keep_ms)
@@ -75,16 +99,22 @@ def failed(
     Never raises: the job must neither be lost nor go round in circles, whatever the error is like.
     """
     try:
-        ended, cause = _how(attempt, job, error)
-        number = attempt.delivery.attempts + 1
-        outcome = decide(ended, cause, number, _rules(envelope, job), max(0, attempt.delivery.start - number))
-        return _finish(attempt, job, outcome, cause, clock)
+        return conclude(attempt, job, *judge(attempt, envelope, job, error), clock)
     except Exception as bug:  # noqa: BLE001 - see above
         event(log, logging.ERROR, "attempt.undecided", **attempt.told(), exc_info=bug)
         return _undecided(attempt, envelope, job, bug, error)
     finally:
         if error is not None:
             let_go(error)
+
+
+def judge(
+    attempt: Attempt, envelope: Envelope | None, job: AnyJob | None, error: BaseException | None
+) -> tuple[Outcome, BaseException | None]:
+    """What becomes of an attempt that did not simply return, and the error that stands for it."""
+    ended, cause = _how(attempt, job, error)
+    number = attempt.delivery.attempts + 1
+    return decide(ended, cause, number, _rules(envelope, job), max(0, attempt.delivery.start - number)), cause
 
 
 def _undecided(
@@ -99,9 +129,10 @@ def _undecided(
     return Finish(attempt.delivery, word, _ms(delay), counted=True, record=pack(why=why))
 
 
-def _finish(
+def conclude(
     attempt: Attempt, job: AnyJob | None, outcome: Outcome, error: BaseException | None, clock: Clock
 ) -> Finish | None:
+    """The finish with this outcome, of which log and observer are told; None: nothing is to be written."""
     _tell(attempt, outcome, error)
     _observe(attempt, outcome, error)
     if outcome.word == "lost":
@@ -113,9 +144,10 @@ def _finish(
     ttl = keep = None
     if job is not None and outcome.word in FINAL:
         ttl, keep = job.declaration.result_ttl_s, job.declaration.keep_s
-    record = pack(described, outcome.why, duration_ms, keep=keep)
+    record = pack(described, outcome.why, duration_ms, keep=keep, waits=outcome.waits, undone=outcome.undone)
     keep_ms = 0 if ttl is None else _ms(ttl)
-    return Finish(attempt.delivery, outcome.word, _ms(outcome.delay), outcome.counted, record, keep_ms)
+    skips = job is not None and job.declaration.lane_on_failure == "skip"
+    return Finish(attempt.delivery, outcome.word, _ms(outcome.delay), outcome.counted, record, keep_ms, skips)
 
 
 def _how(attempt: Attempt, job: AnyJob | None, error: BaseException | None) -> tuple[Ended, BaseException | None]:

@@ -14,6 +14,12 @@ RedisjobsError
  ├ StoreRefused               a store refuses, and a repeat changes nothing
  ├ PortTaken                  another process listens where this one shall
  ├ LeaseLost                  the right to a delivery is gone: write nothing more
+ ├ JobAbortedError            this attempt may write no record of its run any more
+ │   └ StepRefused            its token does not stand in the run's row any more
+ ├ StepDuplicateError         a name that this run has used already
+ ├ StepFailed                 a step has failed; raised where its result is asked for, also on a replay
+ │   ├ ChildFailed            a child ended otherwise than done
+ │   └ StepTimeoutError       a try of a step ran past its timeout
  ├ JobTimeoutError            an attempt ran past its timeout
  ├ ProcessEnded               the process of a body ended before the body did
  ├ ResultTimeout              a result did not come in time
@@ -25,7 +31,8 @@ Signal (a BaseException)      a body steers its own job, past its own `except Ex
  ├ Retry                      try again, counted
  ├ Snooze                     come back later, uncounted
  ├ Cancel                     end as cancelled
- └ Dead                       end as a dead letter, whatever attempts are left
+ ├ Dead                       end as a dead letter, whatever attempts are left
+ └ Suspend                    (internal) leave the slot until what the run waits for is there
 """
 
 from __future__ import annotations
@@ -110,6 +117,71 @@ class LeaseLost(RedisjobsError):
     """The right to a delivery is gone. Write nothing after it."""
 
 
+class JobAbortedError(RedisjobsError):
+    """This attempt was cancelled or replaced: it may write no record of its run any more.
+
+    Args:
+        job: its name. step: what was to be written. why: what ended the right.
+    """
+
+    def __init__(self, job: str, step: str, why: str) -> None:
+        super().__init__(f"job {job!r}, step {step!r}: {why}; nothing was recorded, and nothing more will be")
+        self.job = job
+        self.step = step
+        self.why = why
+
+
+class StepRefused(JobAbortedError):
+    """The token of this attempt does not stand in the run's row any more: another has claimed it, or it has ended."""
+
+
+class StepDuplicateError(RedisjobsError):
+    """A run has used this name already: give each step a name of its own, and in a loop one with an index."""
+
+
+class StepFailed(RedisjobsError):
+    """A step has failed; raised where its result is asked for, and again on a replay.
+
+    The first time `__cause__` is what its body raised; on a replay there is none.
+
+    Args:
+        step: its name.
+        error: type and message of what its last try raised.
+        tries: how often it was tried.
+
+    Attributes:
+        beside: what else failed in the same `ctx.gather`.
+    """
+
+    beside: tuple[BaseException, ...] = ()
+
+    def __init__(self, step: str, error: str, tries: int = 1) -> None:
+        super().__init__(f"step {step!r} failed after {tries} {'try' if tries == 1 else 'tries'}: {error}")
+        self.step = step
+        self.error = error
+        self.tries = tries
+
+
+class ChildFailed(StepFailed):
+    """A child ended otherwise than done.
+
+    Args:
+        child: its job id. word: dead, cancelled, expired or deduplicated.
+    """
+
+    def __init__(self, step: str, error: str, child: str, word: str) -> None:
+        RedisjobsError.__init__(self, f"step {step!r}: child {child} ended {word}: {error}")
+        self.step = step
+        self.error = error
+        self.tries = 1
+        self.child = child
+        self.word = word
+
+
+class StepTimeoutError(StepFailed):
+    """A try of a step ran past its timeout, and it was the last."""
+
+
 class JobTimeoutError(RedisjobsError):
     """An attempt ran past its timeout."""
 
@@ -182,6 +254,18 @@ class Snooze(Signal):
         self.after = after
 
 
+class RateLimited(Signal):
+    """Somebody else's limit was met: come back later, and so long nothing of the job's rates starts. Uncounted.
+
+    Args:
+        retry_after: seconds or a timedelta until then.
+    """
+
+    def __init__(self, retry_after: float | timedelta) -> None:
+        super().__init__(f"rate limited for {retry_after}")
+        self.after = retry_after
+
+
 class Cancel(Signal):
     """End the job as cancelled."""
 
@@ -196,3 +280,17 @@ class Dead(Signal):
     def __init__(self, reason: str = "given up by its own body") -> None:
         super().__init__(_text(reason))
         self.reason = _text(reason)
+
+
+class Suspend(Signal):
+    """Leave the slot until what the run waits for is there. Raised by `sleep` and the like; let it pass.
+
+    Args:
+        after: seconds until the run is to be looked at again; None: only when it is woken.
+        waits: for an event or a child; else only for the time.
+    """
+
+    def __init__(self, after: float | None, *, waits: bool) -> None:
+        super().__init__("the run is suspended")
+        self.after = after
+        self.waits = waits

@@ -6,10 +6,16 @@ import sys
 from typing import Any
 
 from redisjobs.base.durations import seconds
-from redisjobs.errors import Cancel, Dead, OptionError, RedisjobsError, Retry, Signal, Snooze
+from redisjobs.errors import Cancel, Dead, OptionError, RateLimited, RedisjobsError, Retry, Signal, Snooze, StepFailed
 from redisjobs.record import message_of, traceback_of, type_of
 
-_SIGNALS: dict[str, type[Signal]] = {"Retry": Retry, "Snooze": Snooze, "Cancel": Cancel, "Dead": Dead}
+_SIGNALS: dict[str, type[Signal]] = {
+    "Retry": Retry,
+    "Snooze": Snooze,
+    "RateLimited": RateLimited,
+    "Cancel": Cancel,
+    "Dead": Dead,
+}
 
 
 def tell(error: BaseException) -> dict[str, Any]:
@@ -36,12 +42,26 @@ def revive(told: dict[str, Any]) -> BaseException:
             return Retry(told["after"], told["reason"])
         case "Snooze":
             return Snooze(told["after"])
+        case "RateLimited":
+            return RateLimited(told["after"])
         case "Cancel":
             return Cancel(told["reason"])
         case "Dead":
             return Dead(told["reason"])
         case _:
             return _stand_in(told)
+
+
+def kinds_of(error: BaseException) -> list[type[BaseException]]:
+    """The classes by which the rules of a job know an error: its own, and of a step that failed that of its cause."""
+    kinds = [type(error)]
+    if isinstance(error, StepFailed):
+        if error.__cause__ is not None:
+            return kinds + kinds_of(error.__cause__)
+        module, _, name = error.error.partition(":")[0].rpartition(".")
+        known = _class_at(f"{module or 'builtins'}:{name}")
+        kinds += [known] if known is not None else []
+    return kinds
 
 
 def _stand_in(told: dict[str, Any]) -> BaseException:

@@ -19,6 +19,7 @@ from redisjobs.errors import RedisjobsError, StoreUnavailable
 from redisjobs.lane import Attempt, Lane
 from redisjobs.logs import event
 from redisjobs.outcome import Ended
+from redisjobs.permit import Permit
 
 LOOK_S = 1.0
 """How often the loop is looked at, and the longest pause between two tries to renew."""
@@ -115,10 +116,42 @@ class Heartbeat:
             leases = [attempt for attempt in list(lane.held) if attempt.renewed]
             if leases:
                 well = self._renew(lane, leases) and well
+        for lease, held in self._permits().items():
+            well = self._hold(lease, held) and well
         if well:
             self._failures = 0
             self.last_beat = time.monotonic()
         return well
+
+    def _permits(self) -> dict[float, list[tuple[Attempt, Permit]]]:
+        """The attempts whose permit is to be renewed, by the lease of their queue."""
+        found: dict[float, list[tuple[Attempt, Permit]]] = {}
+        for lane in self._lanes():
+            for attempt in list(lane.held):
+                permit = attempt.permit  # the loop may take it away meanwhile
+                if permit is not None and permit.renews and attempt.renewed:
+                    found.setdefault(lane.lease, []).append((attempt, permit))
+        return found
+
+    def _hold(self, lease: float, held: list[tuple[Attempt, Permit]]) -> bool:
+        asked_at = time.monotonic()
+        wanted = [(permit.ask.job_id, permit.ask.start) for _, permit in held]
+        try:
+            lost = self._heart.hold(held[0][0].lane.consumer, round(lease * 1000), wanted)
+        except Exception as error:  # noqa: BLE001 - see _run
+            self._failures += 1
+            level = logging.WARNING if isinstance(error, StoreUnavailable) else logging.ERROR
+            event(
+                log, level, "heartbeat.missed", permits=len(held), failures=self._failures,
+                error=f"{type(error).__name__}: {error}",
+            )  # fmt: skip
+            return False
+        for attempt, permit in held:
+            if permit.ask.job_id in lost:
+                self._tell(attempt, Ended.LOST)
+            else:
+                permit.until = asked_at + lease
+        return True
 
     def report(self) -> None:
         """Tell Redis how far bodies are, where any has said so; leases come first, so not while renewals fail."""
@@ -195,7 +228,7 @@ class Heartbeat:
         task = asyncio.current_task(self._loop)
         for lane in self._lanes():
             for attempt in list(lane.held):
-                if attempt.task is task and task is not None:
+                if task is not None and task in (attempt.task, attempt.body):
                     return attempt.job, attempt.job_id
         return None, None
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from redisjobs import backoff
+from redisjobs import backoff, far_errors
 from redisjobs.base import connections
 from redisjobs.base.codec import Codecs
 from redisjobs.base.durations import Duration
 from redisjobs.base.ids import new_id
 from redisjobs.base.signature import Signature
+from redisjobs.body import check_body
 from redisjobs.call import Call, Handle, Options, as_seconds, headers_text
 from redisjobs.context import Context, current
 from redisjobs.declaration import Declaration
-from redisjobs.errors import ConfigurationError
+from redisjobs.grouping import Grouping
+from redisjobs.limiting import Limiting
+from redisjobs.policy import Debounce, Mode, Singleton, Throttle
 from redisjobs.tracing import traceparent
 
 P = ParamSpec("P")
@@ -109,21 +112,26 @@ class Job(Caller[P, R]):
     """
 
     def __init__(self, function: Callable[..., Any], declaration: Declaration, door: Door) -> None:
-        _check_function(declaration.name, function)
-        if declaration.process:
-            _check_process(declaration.name, function)
+        check_body(declaration.name, function, process=declaration.process)
         super().__init__(None, Options())
         self.function = function
         self.declaration = declaration
         self.door = door
         self.is_async = inspect.iscoroutinefunction(function)
-        self.signature = Signature(declaration.name, function, Context, _locals_of(function))
+        self.runs_plainly = self.is_async and not declaration.transactional
+        self.signature = self._signature(Signature(declaration.name, function, Context, _locals_of(function)))
+        self._grouping = Grouping(declaration, self.signature)
+        self.limiting = Limiting(tuple(declaration.limits), self.signature) if declaration.limits else None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", declaration.name)
         self.__wrapped__ = function
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
+
+    def _signature(self, of_function: Signature) -> Signature:
+        """That of its calls."""
+        return of_function
 
     @property
     def name(self) -> str:
@@ -149,6 +157,11 @@ class Job(Caller[P, R]):
         tenant: str | None = None,
         headers: Mapping[str, Any] | None = None,
         enqueued_by: str | None = None,
+        lane: str | None = None,
+        share: str | None = None,
+        throttle: Throttle | None = None,
+        debounce: Debounce | None = None,
+        singleton: Singleton | Mode | None = None,
     ) -> BoundJob[P, R]:
         """The job with options for its calls, apart from its arguments: what they mean is told at `Options`.
 
@@ -167,6 +180,11 @@ class Job(Caller[P, R]):
             tenant=tenant,
             headers=headers,
             enqueued_by=enqueued_by,
+            lane=lane,
+            share=share,
+            throttle=throttle,
+            debounce=debounce,
+            singleton=singleton,
         )
         return BoundJob(self, options)
 
@@ -176,7 +194,7 @@ class Job(Caller[P, R]):
             options = self.door.shape(self.name, options)
         codec, payload = self.door.codecs.encode(self.signature.bind(args, kwargs))
         expires = options.expires
-        return Call(
+        call: Call[R] = Call(
             id=new_id(),
             job=self.name,
             queue=options.queue or self.queue,
@@ -194,6 +212,25 @@ class Job(Caller[P, R]):
             traceparent=traceparent(),
             enqueued_by=options.enqueued_by,
             headers=headers_text(options.headers),
+            version=self.declaration.version,
+            result_ttl=None if options.idempotency_key is None else self.declaration.result_ttl_s,
+        )
+        if self._grouping.is_plain and not options.has_groups:
+            return call
+        return self._grouped(call, options, args, kwargs)
+
+    def _grouped(self, call: Call[R], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R]:
+        groups = self._grouping.of(options, args, kwargs)
+        return replace(
+            call,
+            idempotency_key=groups.idempotency_key,
+            key_window=groups.key_window,
+            lane=groups.lane,
+            share_key=groups.share_key,
+            key_policy=groups.key_policy,
+            key_wait=groups.key_wait,
+            key_longest=groups.key_longest,
+            result_ttl=None if groups.idempotency_key is None else self.declaration.result_ttl_s,
         )
 
     @property
@@ -233,11 +270,12 @@ class Job(Caller[P, R]):
         return result
 
     def retries(self, error: BaseException) -> bool:
-        """Whether an attempt that ended in this error is worth another one."""
+        """Whether an attempt that ended in this error is worth another one; that of a step is told by its cause."""
         declared = self.declaration
-        if isinstance(error, declared.fatal_errors):
+        kinds = far_errors.kinds_of(error)
+        if any(issubclass(kind, declared.fatal_errors) for kind in kinds):
             return False
-        return not declared.retried_errors or isinstance(error, declared.retried_errors)
+        return not declared.retried_errors or any(issubclass(kind, declared.retried_errors) for kind in kinds)
 
     def delay_after(self, attempt: int, error: BaseException) -> float:
         """Seconds to wait after this attempt (from 1); never raises."""
@@ -266,30 +304,6 @@ class SyncJob(Job[P, R]):
         """Run the function here, not as a job; one that takes a context gets the current or a detached one."""
         result: R = self._call_here(args, kwargs)
         return result
-
-
-def _check_function(name: str, function: object) -> None:
-    kind = type(function).__name__
-    if isinstance(function, functools.partial) or not inspect.isroutine(function):  # a routine since Python 3.14
-        raise ConfigurationError(f"job {name!r}: @app.job declares a function, not a {kind}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigurationError(
-            f"job {name!r}: a generator yields to nobody here: return one value, or enqueue more jobs"
-        )
-
-
-def _check_process(name: str, function: Callable[..., Any]) -> None:
-    if inspect.iscoroutinefunction(function):
-        raise ConfigurationError(
-            f"job {name!r}: process=True runs a plain function in a process of its own, and this one is async: "
-            "write it as `def`, or leave process=True out"
-        )
-    qualname = getattr(function, "__qualname__", "<locals>")
-    if "<" in qualname:
-        raise ConfigurationError(
-            f"job {name!r}: process=True needs a function that another process can import, and {qualname} is made "
-            "inside of another one: declare it at the top of its module"
-        )
 
 
 def _locals_of(function: Callable[..., Any]) -> dict[str, Any]:

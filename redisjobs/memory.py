@@ -13,6 +13,9 @@ from redisjobs.logs import event
 log = logging.getLogger("redisjobs.relay")
 
 PAUSE_S = 1.0
+"""Between two looks, while something is published."""
+CREDIT_BYTES = 65_536
+"""So much is admitted by what was last seen, however long ago that was; the look comes behind it."""
 
 
 class Memory:
@@ -30,15 +33,17 @@ class Memory:
         self._identity: tuple[str, ...] | None = None
         self._allowed = True
         self._next = 0.0
+        self._has_looked = False
         self._room = math.inf
         self._spent = self._limit = self._wanted = 0
 
     async def admits(self, size: int) -> bool:
         """Whether so many bytes more may be published; they count as published then.
 
-        Redis is asked once a second, and earlier when half of what was free then has been used up.
+        Redis is asked once a second, and earlier when half of what was free then has been used up. A lone job does not
+        wait for that: `catch_up` asks behind it.
         """
-        if self._clock.monotonic() >= self._next or self._spent + size > self._room / 2:
+        if not self._gives_credit(size) and (self._is_stale or self._spent + size > self._room / 2):
             await self._look()
         fits = self._spent + size <= self._room
         self._wanted = size
@@ -47,9 +52,14 @@ class Memory:
             self._spent += size
         return fits
 
+    async def catch_up(self) -> None:
+        """Look, where something was admitted by an old look."""
+        if self._spent and self._is_stale:
+            await self._look()
+
     async def has_room(self) -> bool:
         """Whether it is worth a try: what was last turned away may fit by now."""
-        if self.full and self._clock.monotonic() >= self._next:
+        if self.full and self._is_stale:
             await self._look()
         return not self.full or self._wanted <= self._room
 
@@ -61,12 +71,20 @@ class Memory:
         self._identity = identity
         return restarted
 
+    @property
+    def _is_stale(self) -> bool:
+        return self._clock.monotonic() >= self._next
+
+    def _gives_credit(self, size: int) -> bool:
+        spent = self._spent + size
+        return self._has_looked and not self.full and spent <= CREDIT_BYTES and spent <= self._room / 2
+
     async def _look(self) -> None:
         info = await self._info("memory")
         self._next = self._clock.monotonic() + PAUSE_S
         self._limit, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))
         self._room = self._limit * self._budget - used if self._limit else math.inf
-        self._spent = 0
+        self._spent, self._has_looked = 0, True
 
     def _say(self, *, full: bool) -> None:
         if full != self.full:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import class_row
 
 from redisjobs.base import statements
-from redisjobs.base.postgres import check_database_url, in_our_words, options
+from redisjobs.base.asking import Asking
+from redisjobs.base.ids import made_at
+from redisjobs.base.postgres import in_our_words
+from redisjobs.events import NewEvent
 
 _NAMES = (
-    "server", "queues", "job", "cancel", "dead_among", "redrive", "purge", "arguments", "set_aside_rows", "move",
-    "states", "pause", "turn",
+    "server", "queues", "job", "cancel", "reprioritize", "reschedule", "dead_among", "redrive", "purge", "arguments",
+    "set_aside_rows", "move", "states", "pause", "share_by", "set_share", "turn", "send_event", "events",
 )  # fmt: skip
 statements.load("operator").require(*_NAMES)
 
@@ -38,8 +40,10 @@ class QueueLine:
     Args:
         holder: the relay that holds it, or held it last. lease_left_s: below 0: nobody holds it.
         failing: the row that stops it, with id, job and error.
+        share_by: tenant: jobs without a share key are taken in turn by it. shares: what is set for shares, as JSON.
         states: live jobs by state. oldest_s: the age of its oldest live job.
-        oldest_staged_s: the age of the oldest row that the relay has not published.
+        oldest_staged_s: the age of the oldest row that the relay has not published. oldest_parked_s: of the oldest
+            parked job. oldest_dead_s: how long ago the oldest dead letter died.
     """
 
     queue: str
@@ -48,10 +52,14 @@ class QueueLine:
     paused: bool
     failing: dict[str, Any] | None
     epoch: str | None
+    share_by: str | None
+    shares: str
     lease_left_s: float | None
     states: dict[str, int]
     oldest_s: float | None
     oldest_staged_s: float | None
+    oldest_parked_s: float | None
+    oldest_dead_s: float | None
     dead: int
     finished: int
 
@@ -63,7 +71,12 @@ class QueueLine:
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A job in a list."""
+    """A job in a list.
+
+    Args:
+        error: why it ended as it did, or what its last attempt failed with.
+        earlier_error: of a job that is done: what the last attempt before failed with.
+    """
 
     id: UUID
     job: str
@@ -74,11 +87,17 @@ class JobLine:
     staged_at: datetime | None
     ended_at: datetime | None
     error: str | None
+    earlier_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """All that Postgres knows of a job, but its arguments."""
+    """All that Postgres knows of a job, but its arguments; its errors as in `JobLine`.
+
+    Args:
+        made_at: of the job, however often it was redriven, by its id; None: ids of this version do not tell.
+        staged_at: of its present life, which begins anew with each redrive.
+    """
 
     id: UUID
     job: str
@@ -94,6 +113,7 @@ class JobRow:
     enqueued_by: str | None
     traceparent: str | None
     cancel_requested: bool
+    made_at: datetime | None = field(default=None, kw_only=True)
     staged_at: datetime | None
     published_at: datetime | None
     run_at: datetime | None
@@ -101,7 +121,23 @@ class JobRow:
     ended_at: datetime | None
     duplicate_of: UUID | None
     error: str | None
+    earlier_error: str | None
     failures: list[Failure] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """An event in a list; `run` and `step` have taken it. Distances are seconds by Postgres' clock."""
+
+    id: int
+    name: str
+    key: str
+    sent_at: datetime
+    age_s: float
+    expires_in_s: float
+    taken_at: datetime | None
+    run: UUID | None
+    step: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +167,7 @@ class AsideRow:
     age_s: float
 
 
-class Operator:
+class Operator(Asking):
     """Asks and acts, over one connection; every call is a transaction of its own.
 
     Its role needs what `redisjobs.grant_operator` gives.
@@ -142,14 +178,7 @@ class Operator:
 
     def __init__(self, url: str, schema: str = statements.SCHEMA) -> None:
         self._sql = statements.load("operator", schema).require(*_NAMES)
-        with in_our_words("connect"):
-            self._connection = psycopg.connect(check_database_url(url), **options())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        super().__init__(url)
 
     # -- looking
     def server(self) -> tuple[str, bool]:
@@ -163,7 +192,8 @@ class Operator:
 
     def job(self, job_id: UUID) -> JobRow | None:
         """A job's row, wherever it stands."""
-        return next(iter(self._all("look at a job", JobRow, self._sql.job, {"id": job_id})), None)
+        found = next(iter(self._all("look at a job", JobRow, self._sql.job, {"id": job_id})), None)
+        return found and replace(found, made_at=made_at(job_id))
 
     def dead_among(self, ids: Sequence[UUID]) -> list[UUID]:
         """Those of these that are dead letters, in the order given."""
@@ -183,10 +213,31 @@ class Operator:
         """Where rows of the outbox stand; what is not there is left out."""
         return dict(self._rows("look at rows", self._sql.states, {"ids": list(ids)}))
 
+    def events(self, *, name: str | None, key: str | None, free: bool, limit: int) -> list[EventLine]:
+        """The youngest events, of this name and with this key if they are given; `free`: that nobody has taken."""
+        given = {"name": name, "key": key, "free": free, "limit": limit}
+        return self._all("look at events", EventLine, self._sql.events, given)
+
     # -- acting
+    def send_event(self, event: NewEvent, text: str | None) -> int:
+        """Send an event, with this JSON text as its data; answers its id."""
+        given = {"name": event.name, "key": event.key, "input": text, "expires_in": event.expires_in}
+        return int(self._rows("send an event", self._sql.send_event, given)[0][0])
+
     def cancel(self, ids: Sequence[UUID]) -> dict[UUID, str]:
         """Ask for the end of jobs: requested, how a job has ended, or unknown."""
         return dict(self._act("cancel", self._sql.cancel, {"ids": list(ids)}))
+
+    def reprioritize(self, ids: Sequence[UUID], priority: int) -> dict[UUID, str]:
+        """Give jobs that wait another priority: changed, requested, how a job has ended, or unknown."""
+        return dict(self._act("change a priority", self._sql.reprioritize, {"ids": list(ids), "priority": priority}))
+
+    def reschedule(
+        self, ids: Sequence[UUID], *, run_at: datetime | None = None, delay: float | None = None
+    ) -> dict[UUID, str]:
+        """Give jobs that wait another time, or now; `delay` in seconds. As `reprioritize`; or suspended: left alone."""
+        given = {"ids": list(ids), "run_at": run_at, "delay": delay}
+        return dict(self._act("change a time", self._sql.reschedule, given))
 
     def redrive(self, ids: Sequence[UUID], until: datetime | None = None) -> int:
         """Give dead letters a new life; answers how many were still there, and had died before `until`."""
@@ -205,6 +256,15 @@ class Operator:
         """Stop the starting of a queue's jobs, or go on."""
         self._rows("pause", self._sql.pause, {"queue": queue, "paused": paused})
 
+    def share_by(self, queue: str, key: str | None) -> None:
+        """Take jobs of a queue that have no share key in turn by `tenant`, or by nothing."""
+        self._rows("share a queue", self._sql.share_by, {"queue": queue, "key": key})
+
+    def set_share(self, queue: str, share: str, *, weight: float | None = None, paused: bool | None = None) -> None:
+        """Set the weight of a share, pause it or let it go on; what is None stays as it is."""
+        given = {"queue": queue, "share": share, "weight": weight, "paused": paused}
+        self._rows("set a share", self._sql.set_share, given)
+
     def _act(
         self, what: str, statement: bytes, parameters: dict[str, Any], *, in_turn: bool = False
     ) -> list[tuple[Any, ...]]:
@@ -220,11 +280,3 @@ class Operator:
             if in_turn:
                 self._connection.execute(self._sql.turn)
             return self._connection.execute(statement, parameters).fetchall()
-
-    def _rows(self, what: str, statement: bytes, parameters: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        with in_our_words(what):
-            return self._connection.execute(statement, parameters or {}).fetchall()
-
-    def _all(self, what: str, kind: type[T], statement: bytes, parameters: dict[str, Any] | None = None) -> list[T]:
-        with in_our_words(what), self._connection.cursor(row_factory=class_row(kind)) as cursor:
-            return cursor.execute(statement, parameters or {}).fetchall()

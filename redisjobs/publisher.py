@@ -7,12 +7,13 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
+from redisjobs.aftermath import Aftermath, End, Told
 from redisjobs.base import statements
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
-from redisjobs.base.postgres import Database, array, fetch
+from redisjobs.base.postgres import Database, array, fetch, id_array
 from redisjobs.broker import Carrier, Publication, Stale
 from redisjobs.errors import StoreRefused
 from redisjobs.floor import Snapshot
@@ -21,13 +22,15 @@ from redisjobs.logs import event
 from redisjobs.staged import StagedRow, pieces, publications
 
 _NAMES = (
-    "batch", "snapshot", "mark", "is_held", "defer", "come_due", "deduplicate", "cancels", "end_cancelled", "failing",
+    "batch", "mark", "is_held", "defer", "come_due", "deduplicate", "replaced", "cancels", "end_cancelled",
+    "failing",
 )  # fmt: skip
 statements.load("publisher").require(*_NAMES)
 
 log = logging.getLogger("redisjobs.publisher")
 
 CANCELS_AT_ONCE = 500
+CANCELLED = "it was cancelled"
 SMALL_BYTES = 2_000
 """A busy queue whose rows are below this on average is read in passes twice as large."""
 WALK_S = 60.0
@@ -35,7 +38,24 @@ WALK_S = 60.0
 SAY_AGAIN_S = 30.0
 """Between two log lines on one and the same failing row."""
 
+DUPLICATE = ("dup", "kept")
+"""Words for a row whose key is another job's."""
+
 Admits: TypeAlias = Callable[[int], Awaitable[bool]]
+
+
+class Asked(NamedTuple):
+    """A row whose end was asked for: its life, the publication whose end has settled, and the next one."""
+
+    id: bytes
+    life: int
+    settled: int
+    number: int
+
+    @classmethod
+    def of(cls, row: StagedRow) -> Asked:
+        """One that waits in line."""
+        return cls(row.id, row.redrives, row.settled, row.publications + 1)
 
 
 @dataclass(slots=True)
@@ -96,6 +116,7 @@ class Publisher:
         self._retention = retention
         self._admits = admits
         self._clock = clock
+        self._aftermath = Aftermath(schema)
         self._sql = statements.load("publisher", schema).require(*_NAMES)
 
     async def publish(self, hold: Hold) -> int:
@@ -111,9 +132,9 @@ class Publisher:
         later = [row for row in rows if self._waits_here(row)]
         ended = [row for row in rows if row.cancel_requested]
         if later:
-            done.wrote |= await self._change(hold, "defer rows", self._sql.defer, ids=_hex(row.id for row in later))
+            done.wrote |= await self._change(hold, "defer rows", self._sql.defer, ids=id_array(row.id for row in later))
         if ended:
-            changed, _ = await self._end_cancelled(hold, [(row.id, row.redrives) for row in ended])
+            changed, _ = await self._end_cancelled(hold, [Asked.of(row) for row in ended])
             done.wrote |= await self._checked(hold, changed)
         await self._publish(hold, [row for row in rows if not row.cancel_requested and not self._waits_here(row)], done)
         if hold.failing and not done.failing:
@@ -130,23 +151,21 @@ class Publisher:
         return len(rows) - len(done.left) + done.freed
 
     async def come_due(self, hold: Hold) -> int:
-        """Rows that waited in Postgres and are within the horizon now join the line."""
-        return await self._database.change(
-            "stage deferred rows",
-            self._sql.come_due,
-            {"queue": hold.queue, "horizon": self._horizon, "limit": self._batch_size},
-        )
+        """Deferred rows that are within the horizon now join the line, and suspended runs whose time has come."""
+        given = {"queue": hold.queue, "horizon": self._horizon, "limit": self._batch_size}
+        return int((await self._database.run("stage what is due", self._sql.come_due, given))[0][0])
 
     async def cancel(self, hold: Hold) -> int:
         """Ends jobs whose cancel was asked for: in Redis where it knows them, else here. Answers how many ended."""
         rows = await self._database.run(
             "look for cancels", self._sql.cancels, {"queue": hold.queue, "limit": CANCELS_AT_ONCE}
         )
-        return (await self._end_cancelled(hold, rows))[1] if rows else 0
+        return (await self._end_cancelled(hold, [Asked._make(row) for row in rows]))[1] if rows else 0
 
     def _waits_here(self, row: StagedRow) -> bool:
         far = row.run_in is not None and row.run_in > self._horizon * 1000
-        return far and row.idempotency_key is None and not row.cancel_requested
+        is_held = row.settled > 0  # the key of a run stays held while it is suspended
+        return far and (row.idempotency_key is None or is_held) and not row.cancel_requested
 
     async def _read(self, hold: Hold, limit: int) -> tuple[list[StagedRow], Snapshot]:
         now, must_find = self._clock.monotonic(), hold.must_find
@@ -155,20 +174,20 @@ class Publisher:
             hold.floor.reset()
             hold.floor.walk_at = now + WALK_S
         while True:
-            async with self._database.transaction("read staged rows", snapshot=True) as connection:
-                seen = Snapshot.read((await fetch(connection, self._sql.snapshot))[0][0])
-                if hold.floor.must_read_again(seen):
-                    continue
-                parameters = {"queue": hold.queue, "floor": hold.floor.seq, "limit": limit}
-                rows = await fetch(connection, self._sql.batch, parameters)
+            parameters = {"queue": hold.queue, "floor": hold.floor.seq, "limit": limit}
+            read = await self._database.alone("read staged rows", self._sql.batch, parameters)
+            seen = Snapshot.read(read[0][0])
+            if hold.floor.must_read_again(seen):
+                continue
+            rows = [StagedRow._make(row[1:]) for row in read if row[1] is not None]
             if must_find and not rows and hold.floor.seq:
                 hold.floor.reset()
                 continue
-            return [StagedRow._make(row) for row in rows], seen
+            return rows, seen
 
     async def _publish(self, hold: Hold, rows: Sequence[StagedRow], done: Pass) -> None:
         """Publish and mark from the front, up to the first row that fails or finds no room."""
-        made, unreadable = publications(rows)
+        made, unreadable = publications(rows, hold.share_by)
         hold.small = len(made) >= self._batch_size and sum(len(each.envelope) for each in made) < SMALL_BYTES * len(
             made
         )
@@ -212,15 +231,23 @@ class Publisher:
     async def _mark(
         self, hold: Hold, rows: Sequence[StagedRow], words: Sequence[tuple[str, bytes | None]], done: Pass
     ) -> None:
-        placed = [row for row, (_, owner) in zip(rows, words, strict=True) if owner is None]
-        duplicates = [(row, owner) for row, (_, owner) in zip(rows, words, strict=True) if owner]
+        placed = [row for row, (word, _) in zip(rows, words, strict=True) if word not in DUPLICATE]
+        duplicates = [
+            (row, owner) for row, (word, owner) in zip(rows, words, strict=True) if owner and word in DUPLICATE
+        ]
+        replaced = [owner for word, owner in words if owner and word == "replaces"]
+        if replaced:  # before the mark: until that, a publish that is repeated tells it again
+            await self._database.change(
+                "cancel what was replaced", self._sql.replaced, {"ids": id_array(replaced)} | self._shown(hold)
+            )
         if placed:
             done.wrote |= await self._change(
                 hold,
                 "mark rows",
                 self._sql.mark,
-                ids=_hex(row.id for row in placed),
+                ids=id_array(row.id for row in placed),
                 lives=_numbers(row.redrives for row in placed),
+                numbers=_numbers(row.publications + 1 for row in placed),
             )
         if duplicates:
             kept = {owner for word, owner in words if owner and word == "kept"}
@@ -235,37 +262,68 @@ class Publisher:
             sure: who holds a key whatever Postgres knows: in an open window, or a live job that never had a row.
         """
         parameters = {
-            "ids": _hex(row.id for row, _ in duplicates),
+            "ids": id_array(row.id for row, _ in duplicates),
             "lives": _numbers(row.redrives for row, _ in duplicates),
-            "owners": _hex(owner for _, owner in duplicates),
-            "sure": _hex(sure),
+            "owners": id_array(owner for _, owner in duplicates),
+            "sure": id_array(sure),
             "retention": self._retention,
         } | self._shown(hold)
-        ended = {job for (job,) in await self._database.run("end duplicates", self._sql.deduplicate, parameters)}
+        async with self._database.transaction("end duplicates") as connection:
+            gone_rows = await fetch(connection, self._sql.deduplicate, parameters)
+            ends = [End._make(row[:5]) for row in gone_rows]
+            told = {
+                row.id: Told(message=f"job {UUID(bytes=owner)} holds its idempotency key") for row, owner in duplicates
+            }
+            await self._aftermath.follow(connection, ends, told)
+        ended = {end.id for end in ends}
         done.wrote |= bool(ended)
+        owners = {row.id: owner for row, owner in duplicates}
+        await self._carrier.tell_duplicates(
+            hold.queue, [(row[0], owners[row[0]], row[5]) for row in gone_rows if row[5]]
+        )
         waiting = [each for each in duplicates if each[0].id not in ended]
         if not waiting:
             return
         await self._checked(hold, 0)
         ghosts = {owner for _, owner in waiting}.difference(sure)
         gone, live = await self._carrier.clear_owners(hold.fence, sorted(ghosts)) if ghosts else (0, set[bytes]())
-        done.freed += gone
+        held = [(row.idempotency_key, owner, 0) for row, owner in waiting if owner in ghosts - live]
+        done.freed += gone + await self._free(hold, held)
         done.left += [row.seq for row, owner in waiting if owner not in live]
         if live:  # jobs that never had a row hold their keys by themselves
             await self._deduplicate(hold, [each for each in waiting if each[1] in live], done, sure=live)
 
-    async def _end_cancelled(self, hold: Hold, rows: Sequence[tuple[bytes, int]]) -> tuple[int, int]:
+    async def _end_cancelled(self, hold: Hold, rows: Sequence[Asked]) -> tuple[int, int]:
         """Redis is asked first; only what it does not know is ended here. Answers how many rows changed, and ended."""
-        words = await self._carrier.cancel(hold.fence, rows)
+        words = await self._carrier.cancel(hold.fence, [(row.id, row.life, row.settled) for row in rows])
         unknown = [row for row, word in zip(rows, words, strict=True) if word == "unknown"]
         known = [row for row, word in zip(rows, words, strict=True) if word != "unknown"]
         gone = marked = 0
         if unknown:
             parameters = _pairs(unknown) | {"retention": self._retention} | self._shown(hold)
-            gone = (await self._database.run("end cancelled rows", self._sql.end_cancelled, parameters))[0][0]
+            gone = await self._end_here(hold, parameters)
         if known:  # placed in Redis although never marked: a mark that got lost
-            marked = await self._database.change("mark rows", self._sql.mark, _pairs(known) | self._shown(hold))
+            numbers = {"numbers": _numbers(row.number for row in known)}
+            marked = await self._database.change(
+                "mark rows", self._sql.mark, _pairs(known) | numbers | self._shown(hold)
+            )
         return gone + marked, gone + words.count("ended")
+
+    async def _end_here(self, hold: Hold, parameters: dict[str, Any]) -> int:
+        async with self._database.transaction("end cancelled rows") as connection:
+            rows = await fetch(connection, self._sql.end_cancelled, parameters)
+            told = {row[0]: Told(message=CANCELLED) for row in rows}
+            await self._aftermath.follow(connection, [End._make(row[:5]) for row in rows], told)
+        # should a call get lost, the key is freed when the next job asks for it, and the audit finds the lane
+        await self._free(hold, [(key, job, window) for job, *_, key, window, _ in rows if key is not None])
+        lanes = [(lane.encode(), job) for job, *_, lane in rows if lane is not None]
+        if lanes:
+            await self._carrier.vacate(hold.fence, lanes)
+        return len(rows)
+
+    async def _free(self, hold: Hold, keys: Sequence[tuple[str | None, bytes, int]]) -> int:
+        flat = [((key or "").encode(), job, window) for key, job, window in keys]
+        return await self._carrier.free(hold.fence, flat) if flat else 0
 
     async def _change(self, hold: Hold, what: str, statement: bytes, **parameters: Any) -> bool:
         changed = await self._database.change(what, statement, parameters | self._shown(hold))
@@ -304,13 +362,9 @@ class Publisher:
         await self._database.change("name a failing row", self._sql.failing, parameters)
 
 
-def _hex(ids: Iterable[bytes]) -> str:
-    return array(each.hex() for each in ids)
-
-
 def _numbers(numbers: Iterable[int]) -> str:
     return array(map(str, numbers))
 
 
-def _pairs(rows: Sequence[tuple[bytes, int]]) -> dict[str, str]:
-    return {"ids": _hex(job for job, _ in rows), "lives": _numbers(life for _, life in rows)}
+def _pairs(rows: Sequence[Asked]) -> dict[str, str]:
+    return {"ids": id_array(row.id for row in rows), "lives": _numbers(row.life for row in rows)}

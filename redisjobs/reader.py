@@ -115,12 +115,13 @@ class Reader(Service):
             return 0
         async with lane.asking:
             with lane.reserve(len(entries)) as room:
-                asked_at = self.clock.monotonic()
+                known, asked_at = lane.tokens(), self.clock.monotonic()
                 taken = await self._broker.begin(lane.queue, lane.consumer, entries, lease_ms=lane.lease_ms, room=room)
             self._open_wait = False
             self._paused, self.dry = taken.paused, False
-            # where a group was lost, an entry comes again that this worker has begun: that is a repeat, not a start
-            self._start(lane.unheard_of(taken.deliveries, frozenset()), asked_at)
+            # an entry comes again that this worker has begun, where a group was lost or it reclaimed what it had read
+            # itself, and it may have ended by now: that is a repeat, not a start
+            self._start(lane.unheard_of(taken.deliveries, known), asked_at)
         return len(taken.deliveries)
 
     async def _recall(self) -> None:

@@ -18,6 +18,7 @@ TRACEBACK_CHARS = 8_000
 NAME_CHARS = 200
 FRAMES = 25
 CHAIN = 4
+_RUNNING = ("redisjobs.runner", "redisjobs.batches", "redisjobs.batch_run")
 
 
 class ErrorRecord(TypedDict):
@@ -82,11 +83,16 @@ def pack(
     duration_ms: int | None = None,
     result: tuple[str, bytes] | None = None,
     keep: float | None = None,
+    *,
+    waits: bool = False,
+    undone: bool = False,
 ) -> bytes:
     """The record of an outcome as it travels to Postgres: a msgpack map without its absent parts.
 
     Args:
         keep: seconds for which the ended job shall stay visible, if that is longer than the relay keeps all.
+        waits: of a suspension: it is for an event or a child, and not for a time alone.
+        undone: of the end of a run with undos: they have run, as far as they can. Without it the settler has them run.
     """
     parts: dict[str, Any] = {}
     if error is not None:
@@ -99,6 +105,10 @@ def pack(
         parts["rc"], parts["r"] = result
     if keep is not None:
         parts["keep"] = keep
+    if waits:
+        parts["w"] = 1
+    if undone:
+        parts["u"] = 1
     packed: bytes = msgpack.packb(parts)
     return packed
 
@@ -123,7 +133,7 @@ def _one(error: BaseException) -> str:
 
 
 def _beyond_the_runner(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_globals.get("__name__") == "redisjobs.runner":
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") in _RUNNING:
         trace = trace.tb_next
     return trace
 

@@ -13,6 +13,7 @@ from redisjobs.base.postgres import FIRST_ID, Database
 from redisjobs.broker import Carrier, Fence, Stale
 from redisjobs.leases import Hold
 from redisjobs.logs import event
+from redisjobs.share_rules import share_rules
 
 _NAMES = ("take_back", "name_life", "open_windows")
 statements.load("recovery").require(*_NAMES)
@@ -52,7 +53,7 @@ class Recovery:
         Raises:
             Stale: Redis has seen a higher token.
         """
-        life = await self._carrier.open(hold.queue, hold.token, paused=hold.paused)
+        life = await self._carrier.open(hold.queue, hold.token, paused=hold.paused, shares=share_rules(hold.shares))
         if hold.epoch and life.epoch == hold.epoch:
             hold.settled, hold.opened = life.settled, True
         else:
@@ -72,7 +73,9 @@ class Recovery:
         hold.epoch, hold.settled, hold.taken_back = epoch, b"0-0", None
         hold.floor.reset()
         windows = await self._database.run("restore windows", self._sql.open_windows, {"queue": hold.queue})
-        await self._adopt(hold, [(key.encode(), owner, max(1, left)) for key, owner, left in windows])
+        await self._adopt(
+            hold, [(key.encode(), owner, left if left < 0 else max(1, left)) for key, owner, left in windows]
+        )
         await self._carrier.announce([hold.queue])
         if first:
             event(log, logging.INFO, "queue.opened", queue=hold.queue, life=epoch)

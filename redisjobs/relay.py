@@ -14,16 +14,19 @@ from redisjobs.base.postgres import Database
 from redisjobs.base.service import Service
 from redisjobs.broker import Carrier, OtherLife, Stale
 from redisjobs.carried import Carried
+from redisjobs.deliverer import Deliverer
 from redisjobs.dozing import Activity, doze
 from redisjobs.errors import BrokerUnavailable, RedisjobsError, StoreUnavailable
 from redisjobs.leases import Hold, Leases
 from redisjobs.logs import event
 from redisjobs.memory import Memory
+from redisjobs.mover import Mover
+from redisjobs.outages import Outages
 from redisjobs.publisher import Publisher
 from redisjobs.recovery import Recovery
 from redisjobs.settings import RelaySettings
 from redisjobs.settler import Settler
-from redisjobs.wakeup import Ear
+from redisjobs.wakeup import EVENTS, Ear
 
 log = logging.getLogger("redisjobs.relay")
 
@@ -33,6 +36,10 @@ POLL_S = 0.005
 """Between looks at a queue that is polled."""
 QUIET_S = 1.0
 """Between looks at the whole of both stores while nothing goes on and producers are heard."""
+LEFT_S = 0.05
+"""Until events are handed out once more whose runs were locked just now."""
+SIDE_S = 0.1
+"""Between two looks for cancels, moves and what comes due, however often queues are called."""
 CLEAN_S = AUDIT_PAUSE_S = 60.0
 AUDIT_S = 1.0
 
@@ -67,7 +74,11 @@ class Relay(Service):
             database, carrier, batch_size=settings.batch_size, horizon=settings.horizon_s,
             retention=settings.retention_s, admits=self._admits, schema=schema, clock=clock,
         )  # fmt: skip
-        self.settler = Settler(database, carrier, retention=settings.retention_s, schema=schema)
+        self.mover = Mover(database, carrier, schema)
+        self.settler = Settler(
+            database, carrier, retention=settings.retention_s, horizon=settings.horizon_s, schema=schema
+        )
+        self.deliverer = Deliverer(database, self.leases, retention=settings.retention_s, schema=schema, clock=clock)
         self.recovery = Recovery(database, carrier, settings.lease_s, schema, clock)
         self.audit = Audit(database, carrier, schema)
         self.ear = Ear(database, schema, self._heard, self._called)
@@ -76,6 +87,8 @@ class Relay(Service):
         self._named: set[str] = set()
         self._strangers: set[str] = set()
         self._due: dict[str, float] = {}
+        self._sides_from = 0.0
+        self._outages = Outages()
 
     @property
     def published(self) -> int:
@@ -93,8 +106,11 @@ class Relay(Service):
             await self._or_soon("renew", self._renew)
         await self._find_work()
         did = await self._each(self._asking(), self._work)
+        did += await self._work_aside()
+        did += await self._deliver()
         if self._is_due("clean", CLEAN_S):
             await self.settler.clean()
+            await self.deliverer.clean()
         if self._is_due("audit", AUDIT_S):
             did += await self._audit()
         return did
@@ -115,18 +131,22 @@ class Relay(Service):
             raise
 
     def _pause(self, did: int) -> float:
-        if did or self._named or self._strangers:
+        if did or self._named or self._strangers or (self.deliverer.asks and not self.deliverer.polled):
             return 0.0
         now = self.clock.monotonic()
-        polled = any(each.hurries for each in self.activity.values())
-        until = min(self._due.get(what, 0.0) for what in ("renew", "look", "dirty")) - now
-        longest = POLL_S if polled else max(self.interval, QUIET_S) if self._is_quiet(now) else self.interval
+        polled = self.deliverer.hurries or any(each.hurries for each in self.activity.values())
+        until = min(self._due.get(what, 0.0) for what in ("renew", "look", "side", "dirty", "events")) - now
+        until = min(until, self._outages.next_in(now))
+        longest = POLL_S if polled else self._look_pause()
         return max(0.001, min(longest, until))
 
     def _is_quiet(self, now: float) -> bool:
         """Nothing goes on, and what begins will be heard of."""
         hears = self.ear.hears and self.settings.horizon_s > 10 * QUIET_S
-        return hears and not any(each.asks(now) for each in self.activity.values())
+        return hears and not self.deliverer.polled and not any(each.asks(now) for each in self.activity.values())
+
+    def _look_pause(self) -> float:
+        return max(self.interval, QUIET_S) if self._is_quiet(self.clock.monotonic()) else self.interval
 
     async def _open(self) -> None:
         await self.database.open()
@@ -144,17 +164,22 @@ class Relay(Service):
 
     # -- what asks for work
     def _heard(self, queue: str) -> None:
-        """A producer's commit named this queue."""
-        if queue in self.leases.held:
+        """A producer's commit named this queue, or one that sent events."""
+        if queue == EVENTS:
+            self.deliverer.call()
+        elif queue in self.leases.held:
             self._named.add(queue)
             self._active(queue).wakes += 1
         else:
             self._strangers.add(queue)
+        # it may have been a cancel or a move
+        self._due["side"] = min(self._due.get("side", 0.0), self._sides_from)
         self.wake()
 
     def _called(self) -> None:
         """An operator changed something, or commits may have gone unheard: look at everything."""
-        self._due.update(renew=0.0, look=0.0)
+        self._due.update(renew=0.0, look=0.0, side=0.0)
+        self.deliverer.call()
         self.wake()
 
     def _active(self, queue: str) -> Activity:
@@ -168,14 +193,14 @@ class Relay(Service):
         for queue in set(self.activity) - set(self.leases.held):
             del self.activity[queue]
         if await self.memory.has_restarted():
-            self.audit.begin()
+            self.audit.begin(age_s=0.0)
             self._due["audit"] = 0.0
         holds = list(self.leases.held.values())
         if not holds:
             return
         marks = await self.carrier.lives([hold.queue for hold in holds])
         for hold, mark in zip(holds, marks, strict=True):
-            if (mark.epoch, mark.fence) != (hold.epoch, hold.token):
+            if mark is not None and (mark.epoch, mark.fence) != (hold.epoch, hold.token):
                 hold.opened = False
         # a worker that died before it named its queue, and the end of a job that nobody holds, are found here
         self._named |= await self.carrier.unsettled({hold.queue: hold.settled for hold in holds if hold.opened})
@@ -198,19 +223,36 @@ class Relay(Service):
 
     async def _find_work(self) -> None:
         """Queues that Postgres or Redis name, beside those that were heard of."""
-        now = self.clock.monotonic()
-        pause = max(self.interval, QUIET_S) if self._is_quiet(now) else self.interval
+        pause = self._look_pause()
         if self._is_due("dirty", pause):
             await self._find_outcomes()
         if self._strangers or self._is_due("look", pause):
-            found, began = self._strangers | await self.leases.with_work(self.settings.horizon_s), now
+            began = self.clock.monotonic()
+            found = self._strangers | await self.leases.with_staged()
             self._strangers.clear()
             await self._take(found)
             # a look costs little, unless an old snapshot keeps dead rows in the index: then it is taken less often
             self._due["look"] = began + max(pause, 20 * (self.clock.monotonic() - began))
 
+    async def _deliver(self) -> int:
+        """Events, where some were sent, are to be handed out again, or may have been missed."""
+        if self.settler.told:
+            self.settler.told = False
+            self.deliverer.call()
+        if not (self._is_due("events", self._look_pause()) or self.deliverer.asks):
+            return 0
+        looked = await self.deliverer.deliver()
+        if self.deliverer.left:
+            self._due["events"] = self.clock.monotonic() + LEFT_S
+        return looked
+
     async def _find_outcomes(self) -> None:
-        dirty = await self.carrier.dirty()
+        try:
+            dirty = await self.carrier.dirty()
+        except BrokerUnavailable:
+            if not self.carrier.is_spread:
+                raise
+            return  # its node is away: outcomes are looked for with every renewal too
         mine = dirty & set(self.leases.held)
         if mine:
             await self.carrier.clean(sorted(mine))
@@ -220,16 +262,19 @@ class Relay(Service):
             await self._take(dirty)
 
     async def _take(self, queues: set[str]) -> None:
-        if queues - set(self.leases.held):
-            taken = await self.leases.take(queues - set(self.leases.held))
-            self._took(taken)
-            if taken:
-                await self.carrier.announce([hold.queue for hold in taken])
+        """Take those that are free; those that are held then get a turn."""
+        await self._take_free(queues - set(self.leases.held))
         self._named |= queues & set(self.leases.held)
+
+    async def _take_free(self, strangers: set[str]) -> None:
+        taken = await self.leases.take(strangers)
+        self._took(taken)
+        with contextlib.suppress(*([BrokerUnavailable] if self.carrier.is_spread else [])):  # every renewal says it too
+            await self.carrier.announce([hold.queue for hold in taken])
 
     def _asking(self) -> list[Hold]:
         now = self.clock.monotonic()
-        named, self._named = self._named, set()
+        named, self._named = self._named | self._outages.due(now), set()
         asking = named | {queue for queue, active in self.activity.items() if active.asks(now)}
         return [hold for queue, hold in self.leases.held.items() if queue in asking or not hold.opened]
 
@@ -241,7 +286,9 @@ class Relay(Service):
             StoreUnavailable: of the first that met it, where so many did that the store is away.
         """
         room, errors, did = asyncio.Semaphore(SIDE_BY_SIDE), dict[str, StoreUnavailable](), 0
-        enough = min(SIDE_BY_SIDE, len(holds))
+        spread, now = self.carrier.is_spread, self.clock.monotonic()
+        holds = [hold for hold in holds if not self._outages.rests(hold.queue, now)]
+        enough = len(self.leases.held) if spread else min(SIDE_BY_SIDE, len(holds))
 
         async def one(hold: Hold) -> None:
             nonlocal did
@@ -249,17 +296,20 @@ class Relay(Service):
                 if len(errors) < enough:
                     try:
                         did += await do(hold)
+                        self._outages.over(hold.queue)
                     except StoreUnavailable as error:
                         errors[hold.queue] = error
                     except Exception as error:  # noqa: BLE001 - one queue's trouble must not stop the others
                         self._failed(hold, error)
 
         await asyncio.gather(*(one(hold) for hold in holds))
-        self._named.update(errors)
+        if not spread:
+            self._named.update(errors)
         if len(errors) >= enough and errors:
             raise next(iter(errors.values()))
         for queue, error in errors.items():
-            event(log, logging.WARNING, "relay.queue_waits", queue=queue, error=error)
+            if not spread or self._outages.met(queue, self.clock.monotonic()):
+                event(log, logging.WARNING, "relay.queue_waits", queue=queue, error=error)
         return did
 
     def _failed(self, hold: Hold, error: Exception) -> None:
@@ -276,22 +326,20 @@ class Relay(Service):
                   error=f"{type(error).__name__}: {error}", exc_info=trace)  # fmt: skip
 
     async def _work(self, hold: Hold) -> int:
-        """One turn on a queue: publish, settle, and what can wait; in this order and never side by side."""
+        """One turn on a queue: publish and settle, in this order and never side by side."""
         active = self._active(hold.queue)
         await self._keep()
         async with hold.in_turn():
             if not await self._may_work(hold):
                 return 0
             published, settled = await self._carry(hold)
-            ended = await self._beside(hold, active)
         now = self.clock.monotonic()
-        if published or settled or ended:
-            active.last_work = now
-            active.touch(now)
+        if published or settled:
+            active.worked(now)
         full = published >= self.settings.batch_size
         if await doze(self.leases, hold, active, full_batch=full, now=now):
             self._named.add(hold.queue)
-        return published + settled + ended
+        return published + settled
 
     def _carried(self, hold: Hold) -> Carried:
         return self.carried.setdefault(hold.queue, Carried())
@@ -332,18 +380,37 @@ class Relay(Service):
         carried.publish_failures += bool(hold.failing)
         settled = await self.settler.settle(hold)
         carried.settled += settled
+        await self.memory.catch_up()
         if trouble:
             raise trouble
         return published, settled
 
-    async def _beside(self, hold: Hold, active: Activity) -> int:
-        """Cancels, and rows that come within the horizon."""
-        now = self.clock.monotonic()
-        if now < active.side_at:
+    # -- the work beside the lines
+    async def _work_aside(self) -> int:
+        """Cancels, moves and rows that come due, of all queues: behind the turns, so that what was just committed waits
+        for none of it.
+        """
+        if not self._is_due("side", self._look_pause()):
             return 0
-        active.side_at = now + max(self.interval, 0.1)
-        ended = await self.publisher.cancel(hold)
-        return ended if hold.paused else ended + await self.publisher.come_due(hold)
+        self._sides_from = self.clock.monotonic() + SIDE_S
+        found = await self.leases.with_side_work(self.settings.horizon_s)
+        await self._take_free(set(found) - set(self.leases.held))
+        holds = [self.leases.held[queue] for queue in found if queue in self.leases.held]
+        did = await self._each(holds, lambda hold: self._beside(hold, found[hold.queue]))
+        if did:
+            self._due["side"] = 0.0  # there may be more
+        return did
+
+    async def _beside(self, hold: Hold, kinds: Iterable[str]) -> int:
+        do = {"cancel": self.publisher.cancel, "move": self.mover.move, "due": self.publisher.come_due}
+        await self._keep()
+        async with hold.in_turn():
+            if not await self._may_work(hold):
+                return 0
+            did = sum([await do[kind](hold) for kind in kinds])
+        if did:
+            self._active(hold.queue).worked(self.clock.monotonic())
+        return did
 
     async def _audit(self) -> int:
         try:

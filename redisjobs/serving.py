@@ -33,6 +33,7 @@ class Serving:
     ) -> None:
         begin: Callable[[Attempt], None] = runner.begin
         self.lane = lane
+        self._runner = runner
         self.batcher = Batcher(broker, lane, clock)
         self.reader = Reader(broker, lane, begin, clock=clock, block_ms=block_ms)
         self.promoter = Promoter(broker, lane, lambda attempt: runner.cancel(attempt, Ended.CANCELLED), clock)
@@ -62,14 +63,34 @@ class Serving:
 
     async def quiet(self) -> None:
         """Return when no body runs and every finish was answered."""
+        await asyncio.sleep(0)  # who was begun just now may be one of a batch
+        if self.lane.gathered:
+            await self._fill_batches()
+        self.lane.hurries = True  # who comes late, from a line of limits, does not wait for more
+        try:
+            await self._until_nothing_is_held()
+        finally:
+            self.lane.hurries = False
+
+    async def _until_nothing_is_held(self) -> None:
         while self.lane.held:
             tasks = [attempt.task for attempt in self.lane.held if attempt.task is not None]
             if tasks:
                 await asyncio.wait(tasks)
             await self.batcher.drained()
 
+    async def _fill_batches(self) -> None:
+        """Take what there is for the batches that gather, and have them run: no round waits for what may come."""
+        took = await self.reader.look()
+        while took:
+            await asyncio.sleep(0)  # those begin to gather, and leave their slots
+            took = await self.reader.look()
+        self._runner.flush(self.lane)
+
     async def is_done(self) -> bool:
-        """Nothing waits, is due or runs here."""
+        """Nothing waits, is due or runs here; a batch that gathers runs, where nothing more can come."""
+        if self.lane.gathered and self.reader.dry:
+            self._runner.flush(self.lane)
         if self.lane.held or not self.reader.dry:
             return False
         moved = await self.promoter.tick()

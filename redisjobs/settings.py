@@ -210,6 +210,28 @@ class RelaySettings:
         return cast(float, self.retention)
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """How a scheduler works. Durations are seconds or timedeltas; after the checks they are seconds.
+
+    Args:
+        batch_size: schedules that one round dispatches at most.
+        interval: between looks when nothing is due and nothing wakes it.
+    """
+
+    batch_size: int = 200
+    interval: float | timedelta = 5.0
+
+    def __post_init__(self) -> None:
+        whole("batch_size", self.batch_size, most=1_000)
+        _put(self, "interval", positive("interval", self.interval, most=3600))
+
+    @property
+    def every(self) -> float:
+        """The interval in seconds."""
+        return cast(float, self.interval)
+
+
 def _matches(pattern: re.Pattern[str], value: object) -> bool:
     return isinstance(value, str) and pattern.match(value) is not None
 

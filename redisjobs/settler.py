@@ -11,15 +11,16 @@ from uuid import UUID
 
 import msgpack
 
+from redisjobs.aftermath import Aftermath, End, Told
 from redisjobs.base import statements
 from redisjobs.base.envelope import Envelope
-from redisjobs.base.postgres import Connection, Database, array, attempt
+from redisjobs.base.postgres import Connection, Database, Row, array, attempt, fetch, id_array
 from redisjobs.broker import Carrier, Outcome
 from redisjobs.errors import DecodeError
 from redisjobs.leases import Hold
 from redisjobs.logs import event
 
-_NAMES = ("settle", "settle_done", "bury_direct", "make_room", "drop_finished")
+_NAMES = ("settle", "settle_done", "suspend", "look_again", "bury_direct", "make_room", "drop_finished")
 statements.load("settler").require(*_NAMES)
 
 log = logging.getLogger("redisjobs.settler")
@@ -41,6 +42,9 @@ class Settlement:
     keep_s: float = 0.0
     result: bytes | None = None
     result_codec: str | None = None
+    waits: bool = False
+    undone: bool = False
+    owner: bytes | None = None
 
     @property
     def id(self) -> UUID:
@@ -52,11 +56,25 @@ class Settlement:
         """It succeeded, and nothing else is to be written down."""
         return self.outcome.word == "done" and not self.failures and not self.keep_s and self.result is None
 
+    @property
+    def is_suspension(self) -> bool:
+        """The run has let go of its worker, and goes on later."""
+        return self.outcome.word == "suspended"
+
+    @property
+    def told(self) -> Told:
+        """What the parent of this job hears of its end."""
+        if self.outcome.word == "done":
+            return Told(self.result_codec, self.result)
+        last = self.failures[-1] if self.failures else {}
+        return Told(type=_text(last.get("type")), message=_text(last.get("message")) or self.error or "")
+
 
 def fold(outcomes: Sequence[Outcome]) -> list[Settlement]:
     """One settlement a job and life: a statement changes a row once, and the last outcome in stream order counts.
 
-    Outcomes of a former life are left out as soon as a later one is in the batch.
+    Outcomes of a former life are left out as soon as a later one is in the batch; of a former publication the failures
+    count, and the rest does not.
     """
     folded: dict[bytes, Settlement] = {}
     for outcome in outcomes:
@@ -66,11 +84,15 @@ def fold(outcomes: Sequence[Outcome]) -> list[Settlement]:
             continue
         if known is None or known.outcome.life < outcome.life:
             known = folded[outcome.job_id] = Settlement(outcome)
-        known.outcome = outcome
         failure = record.get("e")
         if failure:
             known.failures = [*known.failures, failure][-FAILURES_KEPT:]
+        if outcome.number < known.outcome.number:
+            continue
+        known.outcome = outcome
+        known.waits, known.undone = bool(record.get("w")), bool(record.get("u"))
         known.error = reason(outcome, record) or known.error
+        known.owner = record.get("by")
         if record:
             known.keep_s = record.get("keep", 0.0)
             known.result, known.result_codec = record.get("r"), record.get("rc")
@@ -128,7 +150,10 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "r": lambda value: isinstance(value, bytes),
     "rc": lambda value: isinstance(value, str),
     "why": lambda value: isinstance(value, str),
+    "by": lambda value: isinstance(value, bytes) and len(value) == 16,
     "keep": _is_duration,
+    "w": lambda value: isinstance(value, int),
+    "u": lambda value: isinstance(value, int),
 }
 
 
@@ -147,14 +172,27 @@ class Settler:
 
     Args:
         retention: seconds for which a finished job is remembered; 0: not at all, unless the job asks for longer.
+        horizon: seconds; a run that sleeps for longer waits in Postgres.
+
+    Attributes:
+        told: events are to be handed out once more, for runs that were suspended meanwhile.
     """
 
     def __init__(
-        self, database: Database, carrier: Carrier, *, retention: float = 3600.0, schema: str = "redisjobs"
+        self,
+        database: Database,
+        carrier: Carrier,
+        *,
+        retention: float = 3600.0,
+        horizon: float = 3600.0,
+        schema: str = "redisjobs",
     ) -> None:
+        self.told = False
         self._database = database
         self._carrier = carrier
         self._retention = retention
+        self._horizon = horizon
+        self._aftermath = Aftermath(schema)
         self._sql = statements.load("settler", schema).require(*_NAMES)
 
     async def settle(self, hold: Hold) -> int:
@@ -183,41 +221,77 @@ class Settler:
         return int((await self._database.alone("drop finished partitions", self._sql.drop_finished, {}))[0][0])
 
     async def _settle(self, queue: str, settlements: Sequence[Settlement]) -> None:
-        plain = [each for each in settlements if each.is_plain]
-        other = [each for each in settlements if not each.is_plain]
+        """One transaction; rows are locked in the order of their ids, as everybody does who locks more than one."""
+        settlements = sorted(settlements, key=lambda each: each.outcome.job_id)
+        plain, pausing, other = list[Settlement](), list[Settlement](), list[Settlement]()
+        for each in settlements:
+            (plain if each.is_plain else pausing if each.is_suspension else other).append(each)
         async with self._database.transaction("settle outcomes") as connection:
+            ends, kept = list[Row](), list[tuple[bytes, int]]()
             if plain:
-                await connection.execute(self._sql.settle_done, self._short(plain))
+                ends += await fetch(connection, self._sql.settle_done, self._short(plain))
             if other:
-                await connection.execute(self._sql.settle, self._whole(other))
+                settled = await fetch(connection, self._sql.settle, self._whole(other))
+                ends += [row[:5] for row in settled]
+                kept = [(row[0], row[5]) for row in settled if row[5]]
+            if pausing:
+                await connection.execute(self._sql.suspend, self._pauses(pausing))
             for each in other:
                 if each.outcome.word == "dead" and each.outcome.envelope:
                     await self._bury_direct(connection, queue, each)
+            if ends:
+                told = {each.outcome.job_id: each.told for each in settlements}
+                await self._aftermath.follow(connection, [End._make(row) for row in ends], told)
+        owners = {each.outcome.job_id: each.owner for each in other}
+        await self._carrier.tell_duplicates(queue, [(job, owner, ms) for job, ms in kept if (owner := owners[job])])
+        await self._look_again([each for each in pausing if each.waits])
         for each in other:
             if each.outcome.word == "dead":
                 event(log, logging.ERROR, "job.dead", queue=queue, job_id=each.id, attempts=each.outcome.attempts,
                       reason=each.error, remedy=f"redisjobs dead show {each.id}")  # fmt: skip
 
+    async def _look_again(self, waiting: Sequence[Settlement]) -> None:
+        """Only once their suspension is committed: whoever hands out events now sees that they wait.
+
+        An event that was looked at before a wait was recorded would else be handed to nobody. In a transaction of its
+        own, for who hands out events holds them and waits for rows.
+        """
+        if waiting:
+            ids = {"ids": id_array(each.outcome.job_id for each in waiting)}
+            self.told |= await self._database.change("look at events again", self._sql.look_again, ids) > 0
+
     def _short(self, settlements: Sequence[Settlement]) -> dict[str, Any]:
         outcomes = [each.outcome for each in settlements]
         return {
-            "ids": array(outcome.job_id.hex() for outcome in outcomes),
+            "ids": id_array(outcome.job_id for outcome in outcomes),
             "lives": array(str(outcome.life) for outcome in outcomes),
+            "numbers": array(str(outcome.number) for outcome in outcomes),
             "attempts": array(str(outcome.attempts) for outcome in outcomes),
             "retention": self._retention,
+        }
+
+    def _pauses(self, settlements: Sequence[Settlement]) -> dict[str, Any]:
+        delays = [each.outcome.delay_s for each in settlements]
+        return self._short(settlements) | {
+            "delays": array("NULL" if delay < 0 else str(delay) for delay in delays),
+            "waits": array("true" if each.waits else "false" for each in settlements),
+            "errors": [each.error for each in settlements],
+            "failures": _failures(settlements),
+            "horizon": self._horizon,
         }
 
     def _whole(self, settlements: Sequence[Settlement]) -> dict[str, Any]:
         outcomes = [each.outcome for each in settlements]
         return self._short(settlements) | {
             "words": array(outcome.word for outcome in outcomes),
-            "numbers": array(str(outcome.number) for outcome in outcomes),
+            "undones": array("true" if each.undone else "false" for each in settlements),
             "delays": array(str(outcome.delay_s) for outcome in outcomes),
             "errors": [each.error for each in settlements],
-            "failures": [json.dumps(each.failures) if each.failures else None for each in settlements],
+            "failures": _failures(settlements),
             "keeps": array(str(each.keep_s) for each in settlements),
             "results": [each.result for each in settlements],
             "codecs": [each.result_codec for each in settlements],
+            "owners": array("NULL" if each.owner is None else each.owner.hex() for each in settlements),
         }
 
     async def _bury_direct(self, connection: Connection, queue: str, dead: Settlement) -> None:
@@ -238,7 +312,16 @@ class Settler:
         await connection.execute(self._sql.bury_direct, _columns(whole) | shared)
 
 
+def _failures(settlements: Sequence[Settlement]) -> list[str | None]:
+    return [json.dumps(each.failures) if each.failures else None for each in settlements]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)[:2000]
+
+
 def _columns(envelope: Envelope) -> dict[str, Any]:
     names = ("job", "payload", "codec", "idempotency_key", "key_window", "priority", "max_attempts", "tenant_id",
-             "traceparent", "enqueued_by", "headers")  # fmt: skip
+             "traceparent", "enqueued_by", "headers", "version", "lane", "share_key", "key_policy", "key_wait",
+             "key_longest")  # fmt: skip
     return {name: getattr(envelope, name) for name in names}

@@ -17,6 +17,7 @@ from redisjobs.broker.depths import Depth, Depths
 from redisjobs.broker.flow import Flow, Flows
 from redisjobs.broker.presence import Presence
 from redisjobs.errors import RedisjobsError
+from redisjobs.served import serving
 from redisjobs.settings import Settings
 
 _FIGURES = ("bound", "unpublished", "resting", "dead")
@@ -38,7 +39,8 @@ class QueueNow:
     Args:
         holder: the relay that holds it; '' is nobody.
         staged: not published yet, up to 10 000. dead: likewise. parked: None also where counting would take long.
-        ready: waits for a worker. ready_s: how long the first of them does.
+        ready: waits for a worker. ready_s: how long the first of them does. limited: waits for a limit.
+        behind: waits for another job of its lane.
         unsettled_s: the age of the oldest outcome that is not in Postgres.
         in_per_s: jobs that began to wait, since the look before. out_per_s: attempts that ended.
         start_s: from commit or due time to start, the median of a few jobs that started last.
@@ -60,6 +62,8 @@ class QueueNow:
     ready_s: float | None = None
     running: int | None = None
     due: int | None = None
+    limited: int | None = None
+    behind: int | None = None
     unsettled_s: float | None = None
     in_per_s: float | None = None
     out_per_s: float | None = None
@@ -206,7 +210,8 @@ def relays(queues: Sequence[QueueNow]) -> list[RelayNow]:
 
 def _put_depth(queue: QueueNow, depth: Depth) -> None:
     queue.ready, queue.ready_s = depth.ready, depth.ready_s
-    queue.running, queue.due, queue.unsettled_s = depth.running, depth.due, depth.unsettled_s
+    queue.running, queue.due, queue.limited = depth.running, depth.due, depth.limited
+    queue.behind, queue.unsettled_s = depth.behind, depth.unsettled_s
 
 
 def _put_rates(queue: QueueNow, before: Flow | None, now: Flow | None, seconds: float) -> None:
@@ -220,8 +225,8 @@ def _put_rates(queue: QueueNow, before: Flow | None, now: Flow | None, seconds: 
 
 
 def _put_workers(queue: QueueNow, workers: Sequence[Presence]) -> None:
-    serving = [each for each in workers if each.serves(queue.queue)]
-    lags = [each.start_lag_s[queue.queue] for each in serving if queue.queue in each.start_lag_s]
-    queue.workers = len(serving)
-    queue.slots = sum(each.slots.get(queue.queue, 0) for each in serving)
+    takers = serving(workers, queue.queue)
+    lags = [each.start_lag_s[queue.queue] for each in takers if queue.queue in each.start_lag_s]
+    queue.workers = len(takers)
+    queue.slots = sum(each.slots.get(queue.queue, 0) for each in takers)
     queue.start_s = statistics.median(lags) if lags else None

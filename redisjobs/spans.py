@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,6 +52,25 @@ class Spans:
         if attempt in self._open:
             self.ended(attempt, Outcome("released" if word == "released" else "lost"), None)
 
+    @contextmanager
+    def batch(self, attempts: Sequence[Attempt]) -> Generator[None]:
+        """A span that is current in the body of a batch, linked to those of its calls."""
+        spans: list[Span] = []
+        self._safely(lambda: spans.append(self._begin_batch(attempts)))
+        try:
+            yield
+        finally:
+            for span in spans:
+                self._safely(span.end)
+
+    def _begin_batch(self, attempts: Sequence[Attempt]) -> Span:
+        queue = attempts[0].delivery.queue
+        links = [Link(self._open[each].get_span_context()) for each in attempts if each in self._open]
+        attributes = self._attributes_of(queue, attempts[0].job) | {"messaging.batch.message_count": len(attempts)}
+        span = self._tracer.start_span(f"batch {queue}", contexts.Context(), SpanKind.INTERNAL, attributes, links)
+        contexts.attach(trace.set_span_in_context(span))  # it goes with the task of this run
+        return span
+
     def _begin(self, attempt: Attempt, context: Context) -> None:
         delivery, sent = attempt.delivery, _sent(context.traceparent)
         fresh = contexts.Context()
@@ -64,19 +84,23 @@ class Spans:
         contexts.attach(trace.set_span_in_context(span))  # it goes with the task, whose variables are its own
 
     def _attributes(self, attempt: Attempt, context: Context) -> dict[str, Any]:
-        made: dict[str, Any] = {
-            "messaging.system": SYSTEM,
-            "messaging.operation.name": "process",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": attempt.delivery.queue,
+        made: dict[str, Any] = self._attributes_of(attempt.delivery.queue, attempt.job) | {
             "messaging.message.id": attempt.job_id,
-            "messaging.client.id": self._worker_id,
-            "redisjobs.job": attempt.job,
             "redisjobs.attempt": context.attempt,
         }
         if context.tenant_id is not None:
             made["redisjobs.tenant_id"] = str(context.tenant_id)
         return made
+
+    def _attributes_of(self, queue: str, job: str) -> dict[str, Any]:
+        return {
+            "messaging.system": SYSTEM,
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": queue,
+            "messaging.client.id": self._worker_id,
+            "redisjobs.job": job,
+        }
 
     def _safely(self, do: Callable[[], None]) -> None:
         """A processor or sampler of the program's own may raise; no job may suffer from that."""

@@ -7,25 +7,32 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 from redisjobs import tracing
+from redisjobs.admission import Admission
 from redisjobs.announcer import Announcer
 from redisjobs.app import App
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.service import Part
 from redisjobs.base.signals import Signals
+from redisjobs.base.threads import Threads
+from redisjobs.broker import Limiter
 from redisjobs.drain import HARD_S, Drain, Receipt
 from redisjobs.errors import RedisjobsError
 from redisjobs.heartbeat import Heartbeat
 from redisjobs.lane import Lane, Observer, Observers
 from redisjobs.lifespan import Lifespan
+from redisjobs.limiting import Share
 from redisjobs.logs import event
 from redisjobs.middleware import chain
 from redisjobs.reader import BLOCK_MS
+from redisjobs.returns import Returns, Sweep
 from redisjobs.runner import Runner
+from redisjobs.runs import Runs
 from redisjobs.serving import Serving
 from redisjobs.settings import LEASE_S, SLOTS, WorkerSettings
 from redisjobs.upkeep import QueueFinder
@@ -182,10 +189,13 @@ class Worker(Part):
             await self._make()
         if self._finder is not None:
             await self._finder.tick()
+        if self.app.limited:
+            await self._returns.sweep(0)
         before = sum(self._totals().values())
         for serving in list(self._servings.values()):
             await serving.look()
             await serving.quiet()
+        await self._returns.drained()
         return sum(self._totals().values()) - before
 
     @property
@@ -217,12 +227,17 @@ class Worker(Part):
             "queues": sorted(self._servings) or list(self.settings.queues),
             "state": self.state,
             "in_flight": sum(serving.lane.running for serving in self._servings.values()),
-            "processed": sum(totals.values()) - totals["released"] - totals["lost"] - totals["parked"],
+            "processed": sum(totals.values())
+            - totals["released"]
+            - totals["lost"]
+            - totals["parked"]
+            - totals["limited"],
             "failed": totals["retry"] + totals["dead"],
             "suspended": totals["suspended"] + totals["snooze"],
             "dead_lettered": totals["dead"],
             "interrupted": totals["released"],
             "parked": totals["parked"],
+            "limited": totals["limited"],
             "lost": totals["lost"],
             "last_heartbeat_s": self.last_heartbeat_s,
             "queue_depth": {name: each.promoter.waiting for name, each in self._servings.items()},
@@ -240,6 +255,7 @@ class Worker(Part):
         await self._make()
         for serving in self._servings.values():
             await serving.start()
+        await self._sweep.start()
         if self._finder is not None:
             await self._finder.start()
         if self.burst:
@@ -260,16 +276,35 @@ class Worker(Part):
         self._broker = broker
         self._observer = self._observing()
         around = chain(self.app.middlewares)
-        self._runner = Runner(self.app.jobs.get, self._draining, self.clock, state=self._lifespan.state, around=around)
+        limiter = Limiter(broker.redis, broker.keys.prefix)
+        self._admission = Admission(limiter, self.worker_id, self.clock)
+        self._returns = Returns(limiter, broker, self.worker_id, self.clock, self._soon)
+        self._sweep = Sweep(self._returns, lambda: self.app.limited, self.clock)
+        self._runner = Runner(
+            self.app.jobs.get, self._draining, self.clock, state=self._lifespan.state, around=around, runs=self._runs,
+            admission=self._admission,
+        )  # fmt: skip
         globs = [name for name in self.settings.queues if re.search(r"[*?\[]", name)]
         for name in self.settings.queues:
             if name not in globs:
                 self._serve(name)
         self._finder = QueueFinder(self._broker, globs, self._found, self.clock) if globs else None
-        announcer = Announcer(heart, self.settings, lambda: self.state, self.lanes)
+        announcer = Announcer(heart, self.settings, self._told_state, self.lanes)
         self._heartbeat = Heartbeat(heart, self.settings.heartbeat, self.lanes, self._runner.cancel, announcer)
         self._heartbeat.start()
         self._made = True
+
+    def _runs(self, threads: Threads) -> Runs:
+        stores = self.app.stores
+        return Runs(
+            stores.steps,
+            threads,
+            self.app.jobs.get,
+            broker=self._broker,
+            now=self.clock.now,
+            monotonic=stores.monotonic,
+            in_place_s=stores.in_place_s,
+        )
 
     def _observing(self) -> Observer | None:
         """Who hears of attempts: whom the caller gave, and where the program has set up OpenTelemetry, its spans."""
@@ -279,6 +314,9 @@ class Worker(Part):
         spans: Observer = import_module("redisjobs.spans").Spans(tracer, self.worker_id)
         return spans if self.observer is None else Observers(self.observer, spans)
 
+    def _told_state(self) -> str:
+        return "quiet" if self._quiet and self.state == "running" else self.state
+
     def lanes(self) -> list[Lane]:
         """Its queues as it serves them now; any thread may ask."""
         return [serving.lane for serving in list(self._servings.values())]
@@ -286,6 +324,8 @@ class Worker(Part):
     def _serve(self, queue: str) -> Serving:
         lane = Lane(queue, self.worker_id, self.settings.slots_of(queue), self.settings.lease_of(queue))
         lane.observer = self._observer
+        lane.give_back = self._returns.add
+        lane.limits = tuple(Share(limit) for limit in self.app.queue_limits.get(queue, ()))
         serving = Serving(
             self._broker,
             self._runner,
@@ -296,6 +336,11 @@ class Worker(Part):
         )
         self._servings[queue] = serving
         return serving
+
+    def _soon(self, queue: str, delay: float) -> None:
+        """A job of some queue comes in so many seconds."""
+        if queue in self._servings:
+            self._servings[queue].promoter.expect(delay)
 
     def _found(self, queue: str) -> None:
         if queue in self._servings or self._quiet or self.state == "draining":
@@ -311,11 +356,17 @@ class Worker(Part):
             try:
                 if self._finder is not None and self._finder.last_round is None:
                     continue
-                if all([await serving.is_done() for serving in list(self._servings.values())]):
+                if await self._nothing_is_left():
                     break
             except RedisjobsError as error:
                 event(log, logging.WARNING, "worker.burst_look_failed", error=str(error))
         self._in_background(self.stop())
+
+    async def _nothing_is_left(self) -> bool:
+        returns = self._returns
+        told, waking = returns.told, returns.busy  # nor is anybody woken by what has just ended
+        done = all([await serving.is_done() for serving in list(self._servings.values())])
+        return done and not waking and not returns.busy and returns.told == told
 
     # -- end
     def _signalled(self) -> None:
@@ -333,7 +384,11 @@ class Worker(Part):
             await self._finder.stop(HARD_S)
         servings = list(self._servings.values())
         drain = Drain(self._runner, servings, self._hand_back, ends_process=self._ends_process)
-        self.receipt = await drain.run()
+        done = await drain.run()
+        await self._give_back()
+        await self._runner.leave()
+        stats = self.stats()
+        self.receipt = replace(done, processed=stats["processed"], failed=stats["failed"])
         for serving in servings:
             await serving.close()
             await self._leave(serving.lane.queue)
@@ -341,9 +396,19 @@ class Worker(Part):
         await self._heartbeat.stopped(self.clock)
         await self._broker.close()
         event(
-            log, logging.INFO, "worker.stopped", worker_id=self.worker_id, finished=self.receipt.count("finished"),
+            log, logging.INFO, "worker.stopped", worker_id=self.worker_id, processed=self.receipt.processed,
+            failed=self.receipt.failed, finished=self.receipt.count("finished"),
             handed_back=self.receipt.count("handed back"), abandoned=self.receipt.count("abandoned"),
         )  # fmt: skip
+
+    async def _give_back(self) -> None:
+        """What was held of limits goes back; what Redis does not hear of lapses with its lease."""
+        await self._sweep.stop(HARD_S)
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._returns.drained()
+        except TimeoutError:
+            self._returns.abandon()
 
     async def _leave(self, queue: str) -> None:
         try:
@@ -361,6 +426,8 @@ class Worker(Part):
             self._burst = None
         if self._made:
             self._heartbeat.stop()
+            self._admission.abandon()
+            self._returns.abandon()
             self._runner.close()
         self._made = False
         for serving in self._servings.values():

@@ -12,10 +12,13 @@ import click
 
 import redisjobs
 from redisjobs.backoff import Backoff
+from redisjobs.batching import Batching
 from redisjobs.call import Options
 from redisjobs.cli import main
 from redisjobs.declaration import Declaration
 from redisjobs.settings import RelaySettings, Settings, WorkerSettings
+from redisjobs.webhooks.endpoint import Endpoint
+from redisjobs.webhooks.options import WebhookOptions
 from reference.cli import commands
 from reference.markdown import arguments, code, page, summary, table
 
@@ -29,9 +32,10 @@ ENVIRONMENT = {
     "DATABASE_URL": "Postgres, where REDISJOBS_DATABASE_URL is not set",
     "REDIS_URL": "Redis, where REDISJOBS_REDIS_URL is not set",
     "REDISJOBS_DATABASE_URL": "Postgres: `postgresql://user@host:5432/name`, percent-encoded",
-    "REDISJOBS_REDIS_URL": "Redis: `redis://`, `rediss://` with TLS, `unix://`",
+    "REDISJOBS_REDIS_URL": "Redis: `redis://`, `unix://`, `redis+cluster://`, `redis+sentinel://`; with TLS `rediss…`",
     "REDISJOBS_DATABASE_PASSWORD": "as it is, not encoded; comes before one in the URL",
     "REDISJOBS_REDIS_PASSWORD": "likewise",
+    "REDISJOBS_WEBHOOK_KEYS": "secrets of stored webhook endpoints: the first encrypts, each decrypts",
     "REDISJOBS_PG_BIN": "embedded servers: the folder of `postgres` and `initdb`",
     "REDISJOBS_REDIS_BIN": "embedded servers: the file `redis-server` or `valkey-server`",
     "REDISJOBS_ROOT": "embedded servers as root: `setuid`, to do without user namespaces",
@@ -56,11 +60,18 @@ def page_of_settings() -> str:
         "## Relay\n\nOptions of `redisjobs relay`, fields of `RelaySettings`.",
         _fields(RelaySettings, "relay"),
         "## A job\n\nArguments of `@app.job(...)`. They are the job's own, on whatever worker it runs.",
-        _fields(Declaration),
+        _fields(Declaration, without=("batching",)),
+        "### Batch jobs\n\nArguments of `@app.batch_job(...)`, beside those of a job: all but `process`, "
+        "`transactional`, `limit`, `rate` and `limits`. See the [guide](../guides/batches.md).",
+        _fields(Batching),
         f"### Backoff\n\n`retry=Backoff(...)`. {summary(Backoff)}",
         _fields(Backoff),
         "## A call\n\nArguments of `job.using(...)`, for the calls that are made with it.",
         _fields(Options),
+        "## Webhooks\n\nArguments of `webhook(app, ...)`; see the [guide](../guides/webhooks.md).",
+        _fields(WebhookOptions),
+        f"### Endpoint\n\n`Endpoint(...)`. {summary(Endpoint)}",
+        _fields(Endpoint),
         "## Environment\n\nBesides the options of commands, which stand with each [command](cli.md).",
         table(["variable", ""], ([code(name), text] for name, text in ENVIRONMENT.items())),
     )
@@ -74,12 +85,17 @@ def names_in_code() -> set[str]:
     }
 
 
-def _fields(settings: type[Any], command: str | None = None, environment: dict[str, str] | None = None) -> str:
+def _fields(
+    settings: type[Any],
+    command: str | None = None,
+    environment: dict[str, str] | None = None,
+    without: tuple[str, ...] = (),
+) -> str:
     told = arguments(settings)
     given = {} if command is None else _given(command)
     rows = []
     for field in dataclasses.fields(settings):
-        if field.name.startswith("_"):
+        if field.name.startswith("_") or not field.init or field.name in without:
             continue
         option, variable = given.get(OPTION_OF.get(field.name, field.name), ("", ""))
         if environment and field.name in environment:

@@ -1,5 +1,5 @@
 -- deliver: entries become deliveries, each with a fencing token.
--- uses lib/record.lua
+-- uses lib/record.lua lib/ready.lua
 
 -- New entries of a stream for this consumer; the group is made, from the stream's start, where it is missing.
 local function read_new(stream, consumer, count)
@@ -10,6 +10,15 @@ local function read_new(stream, consumer, count)
     reply = redis.call('XREADGROUP', 'GROUP', 'workers', consumer, 'COUNT', count, 'STREAMS', stream, '>')
   end
   return reply and reply[1] and reply[1][2] or {}
+end
+
+-- Its share was paused once it had had its turn: it is the first there again.
+local function hand_to_share(q, band, entry, id, rec)
+  local r = read_record(rec)
+  redis.call('XACK', q.ready[band + 1], 'workers', entry)
+  redis.call('XDEL', q.ready[band + 1], entry)
+  r.front, r.entry = false, join_share(q, id, extras_of(r).share, r.band, true)
+  redis.call('HSET', q.jobs, id, write_record(r))
 end
 
 -- found: a list of {band, entry, id} pending under this consumer. What it has begun already is told again, under the
@@ -28,6 +37,8 @@ local function deliver(q, found, consumer, lease, again)
     if placed ~= entry then
       redis.call('XACK', q.ready[band + 1], 'workers', entry)
       redis.call('XDEL', q.ready[band + 1], entry)
+    elseif is_stopped(q, rec) and not (runs[i] and read_run(runs[i]).entry == entry) then
+      hand_to_share(q, band, entry, id, rec)
     else
       local run, text = runs[i] and read_run(runs[i]), nil
       if not run then -- most have never run
@@ -63,7 +74,7 @@ local function put_back(q, band, entry, id)
   if rec and not is_tombstone(rec) then
     local r = read_record(rec)
     if r.entry == entry then
-      r.entry = redis.call('XADD', q.ready[band + 1], '*', 'j', id)
+      make_ready(q, id, r)
       redis.call('HSET', q.jobs, id, write_record(r))
     end
   end

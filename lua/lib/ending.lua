@@ -1,10 +1,10 @@
 -- ending: outcomes and ends, gathered first and written at once.
--- uses lib/record.lua
+-- uses lib/record.lua lib/lanes.lua lib/shares.lua
 
 local ENTRY_VALUES, ENTRY_BYTES = 1000, 1000000
 
 local function new_batch()
-  return { entries = {}, open = {}, ended = {}, jobs = {}, runs = {}, gone = {}, acks = { {}, {}, {} } }
+  return { entries = {}, open = {}, ended = {}, jobs = {}, runs = {}, gone = {}, acks = { {}, {}, {}, {} } }
 end
 
 -- The entry of `outcomes` to be that takes the next text: of `told`, or of `quiet` ones, which nobody waits for.
@@ -33,25 +33,30 @@ local function tell(batch, id, r, run, word, due, record)
   return entry
 end
 
-local function drop_entry(batch, r)
-  if r.entry ~= '-' then
-    local acks = batch.acks[r.band + 1]
+local function drop_entry(q, batch, id, r)
+  leave_share(q, id, r)
+  if has_entry(r) then
+    local _, n = stream_of(q, r)
+    local acks = batch.acks[n]
     acks[#acks + 1] = r.entry
   end
 end
 
--- The job ends: a tombstone with the token of the holder whose finish was accepted.
-local function end_job(q, batch, id, r, run, word, record, start, consumer, now)
-  drop_entry(batch, r)
-  local outcome = tell(batch, id, r, run, word, nil, record)
+-- The job ends: a tombstone with the token of the holder whose finish was accepted. A suspended one keeps its key.
+local function end_job(q, batch, id, r, run, word, record, start, consumer, now, due)
+  drop_entry(q, batch, id, r)
+  local outcome = tell(batch, id, r, run, word, due, record)
   batch.ended[#batch.ended + 1] = { id, outcome, r.number .. ' ' .. start .. ' ' .. r.life .. ' ' .. consumer }
   batch.gone[#batch.gone + 1] = id
   if r.entry == '-' then redis.call('ZREM', q.due, id) end
   if has(r.flags, 'c') then redis.call('SREM', q.cancels, id) end
-  if r.size > 0 then
+  if word == 'suspended' then keep_lane(q, id, r) else leave_lane(q, id, r) end
+  if r.size > 0 and not string.find(policy_of(r), '^t:') then -- a throttle counts on, whatever becomes of its job
     local key = key_of(r)
     if redis.call('HGET', q.keys, key) == id then
-      if r.window > 0 then
+      if word == 'suspended' then
+        redis.call('ZADD', q.windows, UNTIL_IT_ENDS, key)
+      elseif r.window > 0 then
         redis.call('ZADD', q.windows, now + r.window, key)
       else
         redis.call('HDEL', q.keys, key)
@@ -60,15 +65,17 @@ local function end_job(q, batch, id, r, run, word, record, start, consumer, now)
   end
 end
 
--- Most ends, in one go: a job done that is held as told and has no key, no cancel and no result to look after.
+-- Most ends, in one go: a job done that is held as told and has no key, lane, cancel and result to look after.
 -- Its values are read as far as needed, and not into tables. Answers false where it is not that.
 local function end_plainly(batch, id, rec, run, entry, start, consumer, counted, record)
-  local placed, number, life, flag, band = string.match(rec, '^(%S+) %d+ (%d+) (%d+) ([d-]) ([012]) %d+ 0\n')
-  if placed ~= entry then return false end
+  local placed, number, life, flags, band, size, at =
+    string.match(rec, '^(%S+) %d+ (%d+) (%d+) ([dx-]+) ([0-5]) %d+ (%d+)\n()')
+  if placed ~= entry or size ~= '0' and not string.find(rec, '^0 0 %d+ %-\n', at) then return false end
   local starts, attempts, holder, held = string.match(run, '^(%d+) (%d+) %d+ (%S+) (%S+) ')
   if held ~= entry or holder ~= consumer or starts ~= start then return false end
   local text = 'done ' .. life .. ' ' .. number .. ' ' .. attempts + counted .. ' 0 0\n' .. record
-  local outcome, acks = entry_for(batch, flag == 'd' and 'quiet' or 'told', text), batch.acks[band + 1]
+  local outcome = entry_for(batch, has(flags, 'd') and 'quiet' or 'told', text)
+  local acks = batch.acks[band > '2' and 4 or band + 1]
   local o, e = #outcome, #batch.ended + 1
   outcome[o + 1], outcome[o + 2] = id, text
   acks[#acks + 1] = entry
@@ -78,7 +85,7 @@ local function end_plainly(batch, id, rec, run, entry, start, consumer, counted,
 end
 
 local function write_batch(q, batch, now)
-  for band = 1, 3 do
+  for band = 1, 4 do
     if #batch.acks[band] > 0 then
       for first = 1, #batch.acks[band], 1000 do
         local last = math.min(first + 999, #batch.acks[band])

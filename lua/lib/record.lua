@@ -1,17 +1,24 @@
 -- record: how a job's values in Redis are written and read.
 --
 -- jobs[id], live   entry expire number life flags band window keysize LF key envelope
---     entry        the stream entry that stands for the job, or - while it waits in `due`
+--     entry        the stream entry that stands for the job; - while it waits in `due`, = and its place behind its
+--                  lane, % and its place in its share
 --     expire       ms of Redis time from which it must not start any more, or 0
 --     number life  publications and redrives of its row
---     flags        - or letters: c cancel requested, d direct (it has no row), s suspended, p parked
---     band         0 high, 1 normal, 2 low: which stream it goes to
+--     flags        - or letters: c cancel requested, d direct (it has no row), p parked, l waits for a limit, w woken
+--                  while it was held, x has extras
+--     band         0 high, 1 normal, 2 low: which stream it goes to; 3 more while it stands in the front
 --     window       ms for which its idempotency key is kept after its end
+--     key          keysize bytes; with extras (x): keysize lanesize sharesize policy LF key lane share
 -- jobs[id], ended  ! outcome number start life consumer      (a tombstone, until `bury` lets it go)
 -- runs[id]         starts attempts losses holder entry lease last, and where a body told of one: LF progress
 --     holder entry lease   who holds it, by which entry, for how many ms; - - 0 while nobody does
 --     last                 consumer/start of the last accepted finish, or -
 --     progress             start, ms of Redis time when it was told, text
+
+
+-- The end of the window of a key whose job is suspended: nothing of it is in Redis, and it has not ended.
+local UNTIL_IT_ENDS = 9000000000000000
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -41,23 +48,61 @@ end
 -- A record that cannot be read is that of a job which is nowhere: it is replaced or forgotten like one.
 local function read_record(rec)
   local entry, expire, number, life, flags, band, window, size, at =
-    string.match(rec, '^(%S+) (%d+) (%d+) (%d+) (%S+) ([012]) (%d+) (%d+)\n()')
+    string.match(rec, '^(%S+) (%d+) (%d+) (%d+) (%S+) ([0-5]) (%d+) (%d+)\n()')
   if not entry then
     entry, expire, number, life, flags, band, window, size, at = '-', '0', 0, 0, '-', 1, 0, 0, #rec + 1
   end
+  band = tonumber(band)
   return {
     entry = entry, expire = expire, number = tonumber(number), life = tonumber(life), flags = flags,
-    band = tonumber(band), window = tonumber(window), size = tonumber(size), text = rec, at = at,
+    band = band % 3, front = band > 2, window = tonumber(window), size = tonumber(size), text = rec, at = at,
   }
 end
 
 local function write_record(r)
-  return table.concat({ r.entry, r.expire, r.number, r.life, r.flags, r.band, r.window, r.size }, ' ')
+  local band = r.front and r.band + 3 or r.band
+  return table.concat({ r.entry, r.expire, r.number, r.life, r.flags, band, r.window, r.size }, ' ')
     .. '\n' .. string.sub(r.text, r.at)
 end
 
+-- What a region of keysize bytes says of a job with extras.
+local function read_extras(region)
+  local key, lane, share, policy, at = string.match(region, '^(%d+) (%d+) (%d+) (%S+)\n()')
+  if not key then return { key = '', lane = '', share = '', policy = '-' } end
+  local lane_at, share_at = at + key, at + key + lane
+  return {
+    key = string.sub(region, at, lane_at - 1), lane = string.sub(region, lane_at, share_at - 1),
+    share = string.sub(region, share_at, share_at + share - 1), policy = policy,
+  }
+end
+
+local function extras_of(r)
+  if not r.extras then r.extras = read_extras(string.sub(r.text, r.at, r.at + r.size - 1)) end
+  return r.extras
+end
+
+local function write_extras(x)
+  return table.concat({ #x.key, #x.lane, #x.share, x.policy }, ' ') .. '\n' .. x.key .. x.lane .. x.share
+end
+
+local function policy_of(r)
+  return string.find(r.flags, 'x', 1, true) and extras_of(r).policy or '-'
+end
+
 local function key_of(r)
+  if string.find(r.flags, 'x', 1, true) then return extras_of(r).key end
   return string.sub(r.text, r.at, r.at + r.size - 1)
+end
+
+-- Which of the four streams a job's entry is in, or goes to, and its number from 1.
+local function stream_of(q, r)
+  local n = r.front and 4 or r.band + 1
+  return q.ready[n], n
+end
+
+-- Does it stand in a stream?
+local function has_entry(r)
+  return string.find(r.entry, '^%d') ~= nil
 end
 
 local function envelope_of(r)

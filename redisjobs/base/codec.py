@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from redisjobs.base import packing
+from redisjobs.base.durations import many
 from redisjobs.base.plain import Refusal, is_json, to_json
 from redisjobs.errors import ConfigurationError, DecodeError, EncodeError, OptionError
 
@@ -135,7 +136,7 @@ def _read_msgpack(payload: bytes) -> Any:
 
 
 def _unreadable(codec: str, payload: bytes, error: Exception) -> DecodeError:
-    return DecodeError(f"the payload is no readable {codec} ({type(error).__name__}, {len(payload)} bytes)")
+    return DecodeError(f"the payload is no readable {codec} ({type(error).__name__}, {many(len(payload), 'byte')})")
 
 
 class EncryptedCodec:

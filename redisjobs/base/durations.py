@@ -1,4 +1,4 @@
-"""Durations and counts as callers give them, checked at the door, and durations as people read them."""
+"""Durations and counts as callers give them, checked at the door, and both as people read them."""
 
 from __future__ import annotations
 
@@ -74,6 +74,15 @@ def age(seconds: float | None) -> str | None:
         if abs(seconds) >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
+
+
+def many(count: int, one: str, several: str = "") -> str:
+    """So many of something: `1 job`, `2 jobs`, `0 jobs`; or `1 job waits`, `2 jobs wait`.
+
+    Args:
+        several: where it is more than one with an s behind it.
+    """
+    return f"{count:d} {one}" if count == 1 else f"{count:d} {several or f'{one}s'}"
 
 
 def _number(name: str, value: object) -> float:

@@ -49,7 +49,7 @@ class Ring:
                         return key.decrypt(nonce, sealed, head)
                     except InvalidTag:
                         continue
-        raise DecodeError(f"the payload is encrypted, and none of the {len(self._keys)} keys given here opens it")
+        raise DecodeError(f"the payload is encrypted, and no key given here opens it ({len(self._keys)} tried)")
 
 
 def generate_key() -> str:

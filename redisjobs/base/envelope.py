@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import msgpack
 
+from redisjobs.base.durations import many
 from redisjobs.errors import DecodeError
 
 _NAMES = {
@@ -20,6 +21,14 @@ _NAMES = {
     "h": "headers",
     "s": "staged_at",
     "w": "key_window",
+    "v": "version",
+    "f": "has_parent",
+    "u": "is_ending",
+    "l": "lane",
+    "y": "share_key",
+    "o": "key_policy",
+    "i": "key_wait",
+    "x": "key_longest",
 }
 
 
@@ -31,6 +40,11 @@ class Envelope:
         codec: how `payload` is to be read: json, msgpack, or the name of a registered codec.
         max_attempts: None: the job's definition decides.
         headers: what the producer put beside the arguments, as the JSON text that it wrote.
+        version: only workers that know this version of the job run it.
+        has_parent: another run waits for its end.
+        is_ending: of this run only the undos are left to be run.
+        lane, share_key, key_policy, key_wait, key_longest: as in the row, in seconds; a job without one
+            takes them into its dead letter.
     """
 
     job: str
@@ -47,6 +61,14 @@ class Envelope:
     headers: str | None = field(default=None, repr=False)
     staged_at: int | None = None
     key_window: float | None = None
+    version: str | None = None
+    has_parent: bool = False
+    is_ending: bool = False
+    lane: str | None = None
+    share_key: str | None = None
+    key_policy: str | None = None
+    key_wait: float | None = None
+    key_longest: float | None = None
 
     def pack(self) -> bytes:
         """The bytes for the `jobs` hash; what is at its default is left out."""
@@ -59,6 +81,9 @@ class Envelope:
             ("k", self.idempotency_key), ("p", self.priority or None), ("m", self.max_attempts), ("r", self.run_at),
             ("e", self.expires_at), ("t", self.tenant_id), ("c", self.traceparent), ("b", self.enqueued_by),
             ("h", self.headers), ("s", self.staged_at), ("w", self.key_window),
+            ("v", self.version), ("f", self.has_parent or None), ("u", self.is_ending or None),
+            ("l", self.lane), ("y", self.share_key), ("o", self.key_policy), ("i", self.key_wait),
+            ("x", self.key_longest),
         )  # fmt: skip
 
     @classmethod
@@ -75,7 +100,7 @@ class Envelope:
                 if key in _NAMES:
                     setattr(envelope, _NAMES[key], extras[key])
         except Exception as error:  # noqa: BLE001  # whatever these bytes make msgpack raise
-            raise DecodeError(f"this is no envelope ({type(error).__name__}, {len(packed)} bytes)") from None
+            raise DecodeError(f"this is no envelope ({type(error).__name__}, {many(len(packed), 'byte')})") from None
         if type(job) is not str or type(codec) is not str or type(payload) is not bytes or type(extras) is not dict:
             raise DecodeError("this is no envelope: it must be a job and a codec as text, payload bytes, and a map")
         return envelope

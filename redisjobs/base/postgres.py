@@ -66,6 +66,16 @@ def options() -> dict[str, Any]:
     }
 
 
+def opened(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """A sync connection, for whoever asks a few questions one after the other.
+
+    Raises:
+        ConfigurationError: the URL cannot work, or the login is refused. DatabaseUnavailable: no answer.
+    """
+    with in_our_words("connect"):
+        return psycopg.connect(check_database_url(url), **options())
+
+
 @contextmanager
 def in_our_words(what: str) -> Generator[None, None, None]:
     """Turns psycopg's errors into ours: once, here, and nowhere else on the relay's way."""
@@ -78,7 +88,9 @@ def in_our_words(what: str) -> Generator[None, None, None]:
         ) from error
     except errors.InsufficientPrivilege as error:
         raise StoreRefused(
-            f"{what}: {error.diag.message_primary}: grant it, for a relay with SELECT redisjobs.grant_relay('role')"
+            f"{what}: {error.diag.message_primary}: grant it, for a relay with SELECT redisjobs.grant_relay('role'), "
+            "for a worker of durable runs with grant_worker('role'), for a scheduler with grant_scheduler('role'), "
+            "for a worker that delivers webhooks with grant_webhooks('role')"
         ) from error
     except (psycopg.OperationalError, psycopg.InterfaceError, *_LATER) as error:
         if _LOGIN.search(str(error)):
@@ -89,6 +101,11 @@ def in_our_words(what: str) -> Generator[None, None, None]:
         raise DatabaseUnavailable(f"{what}: Postgres does not answer, or not now: {str(error).strip()}") from error
     except psycopg.Error as error:
         raise StoreRefused(f"{what}: Postgres refuses: {str(error).strip()}") from error
+
+
+def was_rolled_back(error: BaseException) -> bool:
+    """Whether Postgres rolled the transaction back for the sake of another one: it may be made again at once."""
+    return isinstance(error.__cause__, (errors.SerializationFailure, errors.DeadlockDetected))
 
 
 def check_database_url(url: str) -> str:
@@ -139,25 +156,22 @@ class Database:
             await asyncio.wait(self._closing)
 
     @asynccontextmanager
-    async def transaction(self, what: str, *, snapshot: bool = False) -> AsyncGenerator[Connection, None]:
+    async def transaction(self, what: str) -> AsyncGenerator[Connection, None]:
         """A transaction, committed at the end of the block.
 
         Args:
             what: names it in errors.
-            snapshot: all its statements read the same snapshot, and none writes.
 
         Raises:
             DatabaseUnavailable: no answer, or not now; whether it committed is not known.
             StoreRefused: an error that a repeat does not heal.
             ConfigurationError: the schema is missing.
         """
-        pool = self._pool
-        if pool is None:
-            raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
+        pool = self._opened(what)
         with in_our_words(what):
             async with pool.connection() as connection, self._watched(pool, connection):
                 try:
-                    await connection.execute(BEGIN_SNAPSHOT if snapshot else _BEGIN)
+                    await connection.execute(_BEGIN)
                     yield connection
                     await connection.execute(b"COMMIT")
                 except BaseException:
@@ -179,13 +193,16 @@ class Database:
             return (await connection.execute(statement, parameters or {}, binary=True)).rowcount
 
     async def alone(self, what: str, statement: bytes, parameters: Mapping[str, Any]) -> list[Row]:
-        """One statement that commits by itself: the locks it takes end with it, whatever becomes of this process."""
+        """One statement that commits by itself, in one round trip: the locks it takes end with it, come what may."""
+        pool = self._opened(what)
+        with in_our_words(what):
+            async with pool.connection() as connection, self._watched(pool, connection):
+                return await fetch(connection, statement, parameters)
+
+    def _opened(self, what: str) -> Pool:
         if self._pool is None:
             raise DatabaseUnavailable(f"{what}: the connections to Postgres are closed")
-        with in_our_words(what):
-            async with self._pool.connection() as connection:
-                with cut_when_stalled(connection):
-                    return await fetch(connection, statement, parameters)
+        return self._pool
 
     async def session(self) -> Connection:
         """A connection of its own, outside the pool, for LISTEN."""
@@ -232,6 +249,11 @@ def _cut(connection: Connection) -> None:
 def array(items: Iterable[str]) -> str:
     """An array of plain words, numbers or hex ids as Postgres reads it; much cheaper than a list of objects."""
     return "{" + ",".join(items) + "}"
+
+
+def id_array(ids: Iterable[bytes]) -> str:
+    """The same of ids of 16 bytes."""
+    return array(each.hex() for each in ids)
 
 
 async def fetch(connection: Connection, statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:

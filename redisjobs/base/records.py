@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import Enum, Flag
 from functools import cached_property
 from typing import Any
 
@@ -187,7 +187,12 @@ class EnumShape(Shape):
     def read(self, data: Any) -> Any:
         if type(data) not in self.kinds:
             return data
-        return self.cls(data) if self.by_value else self.cls[data]
+        if not self.by_value:
+            return self.cls[data]
+        member = self.cls(data)
+        if isinstance(member, Flag) and member.value != data >= 0:  # Python 3.11.2 drops bits that no member has
+            raise ValueError(f"{data} is not a valid {self.cls.__name__}")
+        return member
 
 
 class ModelField(Shape):

@@ -10,6 +10,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from redisjobs.base.durations import many
 from redisjobs.errors import ConfigurationError
 
 _USES = re.compile(r"^-- uses +(lib/.*)$", re.MULTILINE)
@@ -118,7 +119,7 @@ def _split(name: str, found: re.Match[str]) -> tuple[str, ...]:
     parameters = tuple(re.findall(r"\w+", found[1]))
     if found[2] is not None and int(found[2]) != len(parameters):
         raise ConfigurationError(
-            f"{name}.lua: unpack(…, 1, {found[2]}) does not fit {len(parameters)} names: {found[1]}"
+            f"{name}.lua: unpack(…, 1, {found[2]}) does not fit {many(len(parameters), 'name')}: {found[1]}"
         )
     if len(set(parameters)) != len(parameters):
         raise ConfigurationError(f"{name}.lua: a name stands twice in {found[1]!r}: give each its own")

@@ -41,8 +41,8 @@ class Signature:
         self._function = function
         self._context = context
         self._local = dict(local or {})
-        self._declared = _signature_of(function)
-        parameters = list(self._declared.parameters.values())
+        self.declared = _signature_of(function)
+        parameters = list(self.declared.parameters.values())
         if parameters and parameters[0].kind is inspect.Parameter.POSITIONAL_ONLY and self.takes_context:
             del parameters[0]
         for parameter in parameters:
@@ -53,10 +53,10 @@ class Signature:
     @cached_property
     def takes_context(self) -> bool:
         """Whether the body's first parameter is for its context."""
-        first = next(iter(self._declared.parameters.values()), None)
+        first = next(iter(self.declared.parameters.values()), None)
         if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
             return False
-        hint = self._hints.get(first.name)
+        hint = self.hints.get(first.name)
         origin = get_origin(hint) or hint
         if isinstance(origin, type) and issubclass(origin, self._context):
             return True
@@ -71,9 +71,19 @@ class Signature:
         declared = self._plan.signature
         return declared.replace(
             parameters=[
-                each.replace(annotation=self._hints.get(each.name, each.empty)) for each in declared.parameters.values()
+                each.replace(annotation=self.hints.get(each.name, each.empty)) for each in declared.parameters.values()
             ]
         )
+
+    def may_take(self, name: str) -> bool:
+        """Whether a call can have an argument of this name. Resolves no annotation."""
+        parameters = self.declared.parameters
+        return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+    def by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call that fits, by name and as they were given, with the defaults of the others."""
+        plan = self._plan
+        return plan.defaults | dict(zip(plan.positional, args, strict=False)) | kwargs
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, as plain data. Defaults are left to the worker.
@@ -157,18 +167,21 @@ class Signature:
         return DecodeError(f"arguments came {' and '.join(parts)}: they do not fit job {self.name!r} in this release")
 
     @cached_property
-    def _hints(self) -> dict[str, Any]:
+    def hints(self) -> dict[str, Any]:
+        """The annotations, resolved as far as they can be now."""
         function = inspect.unwrap(self._function)
         return resolve(annotations_of(function), getattr(function, "__globals__", {}), self._local)
 
     @cached_property
     def _result(self) -> Shape:
-        return shape_of(self._hints["return"]) if "return" in self._hints else ANY
+        return shape_of(self.hints["return"]) if "return" in self.hints else ANY
 
     @cached_property
     def _plan(self) -> _Plan:
-        parameters = list(self._declared.parameters.values())[1 if self.takes_context else 0 :]
-        return _Plan.of(self._declared.replace(parameters=parameters), self._hints)
+        return self._plan_of(list(self.declared.parameters.values())[1 if self.takes_context else 0 :])
+
+    def _plan_of(self, parameters: list[inspect.Parameter]) -> _Plan:
+        return _Plan.of(self.declared.replace(parameters=parameters), self.hints)
 
 
 @dataclass(slots=True)
@@ -250,6 +263,12 @@ class _Plan:
     def shown(self) -> str:
         """The parameters as a reader knows them."""
         return f"({', '.join(self.parameters)}{', **' + self.rest if self.rest else ''})"
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The parameters that need not be given."""
+        given = self.signature.parameters.values()
+        return {each.name: each.default for each in given if each.default is not each.empty}
 
 
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature:

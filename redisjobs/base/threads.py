@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -39,6 +41,12 @@ class Threads:
             finally:
                 del error  # the frame of this coroutine and the error must not hold each other
         return value
+
+    async def call_here(self, function: Callable[..., object], *args: object) -> object:
+        """Likewise, with the caller's context variables; what it answers is awaited where it can be."""
+        variables = copy_context()
+        value = await self.call(lambda: variables.run(function, *args))
+        return await value if inspect.isawaitable(value) else value
 
     def close(self) -> None:
         """Let every thread end that has nothing to do; those in a call end after it."""

@@ -10,9 +10,10 @@ import redis.asyncio as async_redis
 
 from redisjobs import progress
 from redisjobs.base import scripts
-from redisjobs.broker.client import COMMAND_TIMEOUT_S, Argument, command, connect, run
+from redisjobs.broker.client import COMMAND_TIMEOUT_S, command, connect, run
 from redisjobs.broker.keys import Keys
 from redisjobs.broker.results import Results
+from redisjobs.broker.slots import Argument
 from redisjobs.broker.values import Answer, Delivery, Entry, Finish, Promoted, Publication, Result, Taken
 from redisjobs.errors import StoreRefused
 from redisjobs.progress import Progress
@@ -24,9 +25,11 @@ _RECALL = scripts.load("recall")
 _RECLAIM = scripts.load("reclaim")
 _PROMOTE = scripts.load("promote")
 _BURY = scripts.load("bury")
+_OVERTAKE = scripts.load("overtake")
 _FINISH = scripts.load("finish")
 _LEAVE = scripts.load("leave")
 _HOLDER = scripts.load("holder")
+_WAKE = scripts.load("wake")
 
 GRACE_MS = 60_000
 """For how long a tombstone stays once its outcome is in Postgres."""
@@ -111,7 +114,7 @@ class Broker:
     # -- workers
     async def take(self, queue: str, consumer: str, count: int, *, lease_ms: int, low_first: bool = False) -> Taken:
         """Read at most `count` waiting jobs and begin them; does not wait."""
-        order = "210" if low_first else "012"
+        order = "3210" if low_first else "3012"
         return taken(queue, await self._run(_TAKE, queue, consumer, lease_ms, min(count, MOST_AT_ONCE), order))
 
     async def wait(self, queue: str, consumer: str, block_ms: int) -> list[Entry]:
@@ -157,6 +160,17 @@ class Broker:
             graves = (await self._run(_BURY, queue, 50, GRACE_MS)) - 49
         return Promoted(moved, None if wait < 0 else wait, cancelled, max(0, waiting))
 
+    async def overtake(self, consumer: str, delivery: Delivery, fence: tuple[int, int]) -> tuple[int, int] | None:
+        """A token (number, start) above this one, for a delivery of this consumer; its old token is worth nothing then.
+
+        Answers None where Redis does not know the consumer as its holder under the delivery's token.
+        """
+        held, (number, above) = delivery, fence
+        reply = await self._run(
+            _OVERTAKE, held.queue, consumer, held.job_id, held.entry, held.start, number, above
+        )  # fmt: skip
+        return (reply[1], reply[2]) if reply[0] == b"ok" else None
+
     async def finish(self, queue: str, consumer: str, finishes: Sequence[Finish]) -> list[Answer]:
         """End attempts: a word each: ok, repeat (accepted before), lost (another's by now) or gone (nothing known)."""
         answers: list[Answer] = []
@@ -174,13 +188,26 @@ class Broker:
                 results.append(self.keys.result(queue, each.delivery.job_id))
                 kept = f"{len(results)} {each.keep_ms}"
             held = each.delivery
-            add((held.job_id, held.entry, held.start, each.word, each.delay_ms, int(each.counted), each.record, kept))
+            word = "retry skip" if each.skips and each.word == "retry" else each.word
+            add((held.job_id, held.entry, held.start, word, each.delay_ms, int(each.counted), each.record, kept))
         async with self._calls:
             reply = await run(self.redis, _FINISH, [*keys, *results], arguments)
         answers: list[Answer] = ["ok"] * len(finishes)
         for at in range(0, len(reply), 2):
             answers[reply[at]] = reply[at + 1].decode()
         return answers
+
+    async def wake(self, queue: str, jobs: Sequence[tuple[bytes, int]]) -> list[str]:
+        """Bring jobs that wait for a limit, each with its ms until then (0: now), to the front: a word each.
+
+        woken; held: as soon as its worker gives it back; ready: it stands in a stream; gone: it does not wait.
+        """
+        words: list[str] = []
+        for first in range(0, len(jobs), MOST_AT_ONCE):
+            piece = jobs[first : first + MOST_AT_ONCE]
+            flat: list[Argument] = [value for each in piece for value in each]
+            words += [word.decode() for word in await self._run(_WAKE, queue, len(piece), *flat)]
+        return words
 
     async def mark_dirty(self, queues: Sequence[str]) -> None:
         """Tell the relay that these queues have outcomes waiting."""

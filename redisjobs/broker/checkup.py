@@ -10,8 +10,10 @@ from typing import Any, cast
 
 from redis import exceptions
 
-from redisjobs.broker.client import connect_sync, in_our_words
+from redisjobs.broker.client import connect_sync, in_our_words, sync_nodes_of
+from redisjobs.broker.coverage import Coverage, coverage
 from redisjobs.broker.keys import Keys
+from redisjobs.errors import BrokerUnavailable
 
 TIMEOUT_S = 5.0
 PINGS = 5
@@ -20,23 +22,24 @@ NEEDED = (
     "ping", "eval", "evalsha", "time", "hdel", "hexists", "hget", "hmget", "hscan", "hset", "pexpire",
     "sadd", "smembers", "smismember", "srandmember", "srem",
     "xack", "xadd", "xclaim", "xdel", "xgroup", "xinfo", "xlen", "xpending", "xrange", "xread", "xreadgroup",
-    "zadd", "zcard", "zcount", "zmscore", "zrange", "zrangebyscore", "zrem", "zscore",
+    "zadd", "zcard", "zcount", "zlexcount", "zmscore", "zrange", "zrangebyscore", "zrem", "zscore",
 )  # fmt: skip
 """Every command that relays, workers and scripts use."""
 
 _NOWHERE = (
-    "hdel", "hexists", "hget", "hmget", "smembers", "srem", "xdel", "xlen", "zcard", "zmscore", "zrem", "zscore",
+    "hdel", "hexists", "hget", "hmget", "smembers", "srem", "xdel", "xlen", "zcard", "zlexcount", "zmscore", "zrem",
+    "zscore",
 )  # fmt: skip
 _TAILS: dict[str, tuple[str, ...]] = {
     "hdel": ("f",), "hexists": ("f",), "hget": ("f",), "hmget": ("f",), "srem": ("m",), "xdel": ("0-1",),
-    "zmscore": ("m",), "zrem": ("m",), "zscore": ("m",),
+    "zlexcount": ("-", "+"), "zmscore": ("m",), "zrem": ("m",), "zscore": ("m",),
 }  # fmt: skip
 """What changes nothing on a key that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedisFacts:
-    """All of Redis.
+    """All of one Redis server.
 
     Args:
         info: INFO, by name; empty where it is forbidden. config: CONFIG GET, likewise.
@@ -45,6 +48,7 @@ class RedisFacts:
         untried: commands that could not be tried without changing something.
         ping_s: the median of a few. now_s: its clock; host_now_s: this machine's at that moment.
         host: the address that it was reached at; empty for a socket file.
+        node: of a cluster, where it is; empty for one server.
     """
 
     url: str
@@ -59,6 +63,7 @@ class RedisFacts:
     lacks: list[str] = field(default_factory=list[str])
     other_keys: str | None = None
     untried: list[str] = field(default_factory=list[str])
+    node: str = ""
 
     def number(self, name: str) -> int:
         """A number of INFO; 0 where it is not told."""
@@ -68,30 +73,62 @@ class RedisFacts:
             return 0
 
 
-def check_up(url: str, prefix: str) -> RedisFacts:
-    """Look a Redis over.
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """What was found of every server that jobs are on.
+
+    Args:
+        nodes: one server, or the primaries of a cluster that answer.
+        coverage: how whole the cluster is; None: it is one server.
+        silent: primaries that do not answer, each with what was said.
+    """
+
+    nodes: list[RedisFacts]
+    coverage: Coverage | None = None
+    silent: list[str] = field(default_factory=list[str])
+
+
+def check_up(url: str, prefix: str) -> Checkup:
+    """Look a Redis over; of a cluster, each primary.
 
     Raises:
-        BrokerUnavailable, StoreRefused, ConfigurationError: it cannot even be pinged.
+        BrokerUnavailable, StoreRefused, ConfigurationError: not even one can be pinged.
     """
     redis: Any = connect_sync(url, timeout=TIMEOUT_S)
-    keys = Keys(prefix)
     try:
-        with in_our_words("PING"):
-            pings = [_timed(redis) for _ in range(PINGS + 1)][1:]
-            before = time.time()
-            seconds, micros = redis.execute_command("TIME")
-            host_now_s = (before + time.time()) / 2
-        forbidden: dict[str, str] = {}
-        info = _allowed(forbidden, "INFO", redis.info)
-        config = _allowed(forbidden, "CONFIG", lambda: redis.config_get("*"))
-        lacks, other_keys, untried = _try_rights(redis, keys)
-        return RedisFacts(
-            url, prefix, _host(redis), statistics.median(pings), int(seconds) + int(micros) / 1e6, host_now_s,
-            info, {_text(name): _text(value) for name, value in config.items()}, forbidden, lacks, other_keys, untried,
-        )  # fmt: skip
+        nodes = sync_nodes_of(redis)
+        if nodes == [redis]:
+            return Checkup([_look_at(url, prefix, redis, _a_queue(redis, prefix))])
+        queue, silent, found = _a_queue(redis, prefix), list[str](), list[RedisFacts]()
+        for node in nodes:
+            try:
+                found.append(_look_at(url, prefix, node, queue, on_cluster=True))
+            except BrokerUnavailable as error:
+                silent.append(f"{_address(node)}: {error}")
+                if len(silent) == len(nodes):
+                    raise
+        return Checkup(found, coverage(redis), silent)
     finally:
         redis.close()
+
+
+def _look_at(url: str, prefix: str, redis: Any, queue: bytes | None, *, on_cluster: bool = False) -> RedisFacts:
+    """One server."""
+    with in_our_words("PING"):
+        pings = [_timed(redis) for _ in range(PINGS + 1)][1:]
+    with in_our_words("TIME"):
+        before = time.time()
+        seconds, micros = redis.execute_command("TIME")
+        host_now_s = (before + time.time()) / 2
+    forbidden: dict[str, str] = {}
+    info = _allowed(forbidden, "INFO", redis.info)
+    config = _allowed(forbidden, "CONFIG", lambda: redis.config_get("*"))
+    lacks, other_keys, untried = _try_rights(redis, Keys(prefix), queue, on_cluster=on_cluster)
+    return RedisFacts(
+        url, prefix, _host(redis), statistics.median(pings), int(seconds) + int(micros) / 1e6, host_now_s,
+        info, {_text(name): _text(value) for name, value in config.items()}, forbidden, lacks, other_keys, untried,
+        _address(redis) if on_cluster else "",
+    )  # fmt: skip
 
 
 def ungrouped(url: str, prefix: str, queues: list[str]) -> dict[str, int]:
@@ -147,9 +184,19 @@ def _host(redis: Any) -> str:
         redis.connection_pool.release(connection)
 
 
-def _try_rights(redis: Any, keys: Keys) -> tuple[list[str], str | None, list[str]]:
-    """Each command is tried in a way that changes nothing: on a key that is not there, or with words it must refuse."""
-    probes = _probes(redis, keys)
+def _address(node: Any) -> str:
+    known = node.connection_pool.connection_kwargs
+    return f"{known.get('host')}:{known.get('port')}"
+
+
+def _try_rights(
+    redis: Any, keys: Keys, queue: bytes | None, *, on_cluster: bool
+) -> tuple[list[str], str | None, list[str]]:
+    """Each command is tried in a way that changes nothing: on a key that is not there, or with words it must refuse.
+
+    Rights come first: a node that has not the key says so only to those who may use the command.
+    """
+    probes = _probes(keys, queue) | ({"asking": ("asking",)} if on_cluster else {})
     pipeline = redis.pipeline(transaction=False)
     for words in probes.values():
         pipeline.execute_command(*words, **({"parse_detail": True} if words[0] == "xpending" else {}))
@@ -169,7 +216,7 @@ def _is_refusal(reply: exceptions.ResponseError) -> bool:
     return isinstance(reply, exceptions.NoPermissionError) or "NOPERM" in str(reply)
 
 
-def _probes(redis: Any, keys: Keys) -> dict[str, tuple[Any, ...]]:
+def _probes(keys: Keys, queue: bytes | None) -> dict[str, tuple[Any, ...]]:
     key = f"{keys.prefix}:{{doctor}}:nothing"
     probes: dict[str, tuple[Any, ...]] = {name: (name, key, *_TAILS.get(name, ())) for name in _NOWHERE}
     probes |= {
@@ -184,15 +231,15 @@ def _probes(redis: Any, keys: Keys) -> dict[str, tuple[Any, ...]]:
         "zadd": ("zadd", key, "no-score", "m"), "zcount": ("zcount", key, 0, 0), "zrange": ("zrange", key, 0, 0),
         "zrangebyscore": ("zrangebyscore", key, 0, 0),
     }  # fmt: skip
-    if queue := _a_queue(redis, keys):  # it is a member already
+    if queue is not None:  # it is a member already
         probes["sadd"] = ("sadd", keys.queues, queue)
     return {name: probes[name] for name in NEEDED if name in probes}
 
 
-def _a_queue(redis: Any, keys: Keys) -> bytes | None:
+def _a_queue(redis: Any, prefix: str) -> bytes | None:
     try:
-        found: list[bytes] = redis.execute_command("SRANDMEMBER", keys.queues, 1)
-    except exceptions.ResponseError:
+        found: list[bytes] = redis.execute_command("SRANDMEMBER", Keys(prefix).queues, 1)
+    except exceptions.RedisError:  # a look of its own tells
         return None
     return found[0] if found else None
 

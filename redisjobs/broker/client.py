@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-import hiredis
 import redis as sync_redis
 import redis.asyncio as async_redis
 from redis import exceptions
@@ -17,16 +14,16 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry as SyncRetry
 
 from redisjobs.base.scripts import Script
-from redisjobs.base.urls import REDIS, check_url
-from redisjobs.errors import BrokerUnavailable, ConfigurationError, StoreRefused
-
-Argument: TypeAlias = bytes | str | int
+from redisjobs.base.urls import REDIS, Servers, check_url, redis_servers
+from redisjobs.broker.cluster import Cluster, SyncCluster
+from redisjobs.broker.connection import Client, our
+from redisjobs.broker.routing import LOST, Command
+from redisjobs.broker.sentinel import watched, watched_sync
+from redisjobs.broker.slots import Argument, Place
+from redisjobs.errors import BrokerUnavailable, ConfigurationError, RedisjobsError, StoreRefused
 
 COMMAND_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
-
-_pack: Any = cast("Any", hiredis).pack_command
-"""redis-py packs value by value, and for the thousands of a batch that takes as long as Redis takes for the batch."""
 
 _LATER = (
     "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "BUSY ", "NOREPLICAS",
@@ -43,35 +40,6 @@ _LATER_ERRORS = (
 """Likewise, where the client has taken the first word off the text."""
 
 
-class Client(async_redis.Redis):
-    """redis-py's client, with a short way for scripts.
-
-    A call through its pool, its retries and its telemetry costs twice what the call itself does, and a worker makes
-    two for each batch. The short way keeps connections of the pool at hand, made and closed by redis-py as ever.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        cast("Any", super()).__init__(*args, **options)
-        self._at_hand: list[Any] = []
-
-    async def once(self, *words: Argument) -> Any:
-        """One command without a reply to parse, once; errors are redis-py's."""
-        pool: Any = self.connection_pool
-        connection = self._at_hand.pop() if self._at_hand else await pool.get_connection()
-        try:
-            if connection.has_ended():
-                await connection.disconnect(nowait=True)
-            await connection.send_packed_command([_pack(words)], check_health=False)
-            return await connection.read_response()
-        except exceptions.ResponseError:  # an answer like any other
-            raise
-        except BaseException:  # its reply may still come: closed, it opens again with its next use
-            await connection.disconnect(nowait=True)
-            raise
-        finally:
-            self._at_hand.append(connection)
-
-
 def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> async_redis.Redis:
     """An async client that never repeats a command by itself: one lost reply must not become two entries.
 
@@ -79,40 +47,36 @@ def connect(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | Non
         ConfigurationError: the URL cannot be read.
     """
     with _readable():
-        client: async_redis.Redis = cast("Any", Client).from_url(
-            check_url("redis_url", url, REDIS), retry=AsyncRetry(NoBackoff(), 0), **_options(url, timeout, password)
-        )
+        servers = redis_servers(check_url("redis_url", url, REDIS))
+        options = _options(url, timeout, password) | {"retry": AsyncRetry(NoBackoff(), 0)}
+        if servers.kind == "sentinel":
+            return _as_redis(watched(servers, Client, options, our))
+        if servers.kind == "cluster":
+            return _as_redis(Cluster(_places(servers), lambda place: _client(servers.url, options, place)))
+        return _client(servers.url, options)
+
+
+def _client(url: str, options: dict[str, Any], place: Place | None = None) -> async_redis.Redis:
+    """Of one server: that of the URL, or another that is reached likewise."""
+    client: async_redis.Redis = cast("Any", Client).from_url(url, **options)
     pool: Any = client.connection_pool
-    pool.connection_class = _our(pool.connection_class)
+    pool.connection_class = our(pool.connection_class)
+    _lead(pool, place)
     return client
 
 
-@cache
-def _our(connection: Any) -> Any:
-    """This class of connections, with every cancellation heard, and able to tell that it has ended.
+def _lead(pool: Any, place: Place | None) -> None:
+    if place is not None:
+        pool.connection_kwargs.update(host=place.host, port=place.port)
 
-    redis-py sends inside of `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that comes as the
-    sending ends: whoever called would go on as if nobody had asked him to stop. And it writes to connections whose loss
-    asyncio knows of already; asyncio of Python 3.12 and 3.13 then goes on watching the number of that socket, and the
-    next socket that gets this number never hears that it is connected.
-    """
 
-    def has_ended(self: Any) -> bool:
-        return self._writer is not None and (self._writer.is_closing() or self._reader.at_eof())
+def _places(servers: Servers) -> list[Place]:
+    return [Place(*each) for each in servers.hosts]
 
-    async def send_packed_command(self: Any, *args: Any, **options: Any) -> None:
-        task = asyncio.current_task()
-        asked_before = task.cancelling() if task else 0
-        if self._writer is not None and self._writer.is_closing():
-            await self.disconnect(nowait=True)
-            raise exceptions.ConnectionError("the connection was closed")
-        await connection.send_packed_command(self, *args, **options)
-        if task and task.cancelling() > asked_before:
-            await self.disconnect(nowait=True)
-            raise asyncio.CancelledError
 
-    ours = {"has_ended": has_ended, "send_packed_command": send_packed_command}
-    return type(f"Our{connection.__name__}", (connection,), ours)
+def _as_redis(client: object) -> async_redis.Redis:
+    """It has the face of one server, as far as we look at it."""
+    return cast("async_redis.Redis", client)
 
 
 def connect_sync(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str | None = None) -> sync_redis.Redis:
@@ -122,9 +86,19 @@ def connect_sync(url: str, *, timeout: float = COMMAND_TIMEOUT_S, password: str 
         ConfigurationError: the URL cannot be read.
     """
     with _readable():
-        client: sync_redis.Redis = cast("Any", sync_redis.Redis).from_url(
-            check_url("redis_url", url, REDIS), retry=SyncRetry(NoBackoff(), 0), **_options(url, timeout, password)
-        )
+        servers = redis_servers(check_url("redis_url", url, REDIS))
+        options = _options(url, timeout, password) | {"retry": SyncRetry(NoBackoff(), 0)}
+        if servers.kind == "sentinel":
+            return watched_sync(servers, options)
+        if servers.kind == "cluster":
+            made: object = SyncCluster(_places(servers), lambda place: _sync_client(servers.url, options, place))
+            return cast("sync_redis.Redis", made)
+        return _sync_client(servers.url, options)
+
+
+def _sync_client(url: str, options: dict[str, Any], place: Place | None = None) -> sync_redis.Redis:
+    client: sync_redis.Redis = cast("Any", sync_redis.Redis).from_url(url, **options)
+    _lead(client.connection_pool, place)
     return client
 
 
@@ -163,17 +137,23 @@ def in_our_words(command: str) -> Generator[None]:
     except exceptions.AskError as error:
         raise StoreRefused(
             f"Redis refuses {command}: this is one node of a cluster, and the keys are on another ({error}); "
-            "redis_url must name a server that holds all keys"
+            "write redis+cluster:// for redis:// in redis_url"
         ) from error
     except exceptions.RedisError as error:
-        text = str(error)
-        if isinstance(error, _LATER_ERRORS) or any(word in text for word in _LATER):
-            raise BrokerUnavailable(f"Redis cannot do {command} now: {text}") from error
-        if "NOPERM" in text or "ACL" in text:
-            raise StoreRefused(
-                f"Redis refuses {command}: {text}; grant the user this command and key pattern"
-            ) from error
-        raise StoreRefused(f"Redis refuses {command}: {text}") from error
+        raise _answered(command, error) from error
+
+
+def _answered(command: str, error: exceptions.RedisError) -> RedisjobsError:
+    text = str(error)
+    if "cluster support disabled" in text:
+        return ConfigurationError(
+            f"Redis refuses {command}: it is one server and no cluster; write redis:// in redis_url"
+        )
+    if isinstance(error, _LATER_ERRORS) or any(word in text for word in _LATER):
+        return BrokerUnavailable(f"Redis cannot do {command} now: {text}")
+    if "NOPERM" in text or "ACL" in text:
+        return StoreRefused(f"Redis refuses {command}: {text}; grant the user this command and key pattern")
+    return StoreRefused(f"Redis refuses {command}: {text}")
 
 
 async def command(redis: async_redis.Redis, *words: Argument) -> Any:
@@ -199,6 +179,78 @@ async def run(redis: async_redis.Redis, script: Script, keys: Sequence[bytes], a
             return await call("EVALSHA", script.sha, len(keys), *keys, *arguments)
         except exceptions.NoScriptError:
             return await call("EVAL", script.text, len(keys), *keys, *arguments)
+
+
+AWAY = (*LOST, exceptions.ClusterDownError, exceptions.TryAgainError)
+"""What says that a node, or a slot, has nobody who answers for it now."""
+
+
+async def nodes_of(redis: async_redis.Redis) -> list[async_redis.Redis]:
+    """The client of each primary, for what is every server's own matter; of one server, itself.
+
+    Raises:
+        BrokerUnavailable, StoreRefused: as `run`; no node of the cluster tells who they are.
+    """
+    client = _plain(redis)
+    if not isinstance(client, Cluster):
+        return [redis]
+    with in_our_words("CLUSTER SLOTS"):
+        return await client.nodes()
+
+
+async def on_each_node(redis: async_redis.Redis, *words: Argument) -> list[Any]:
+    """One command to every primary: the replies of those that answer.
+
+    Raises:
+        BrokerUnavailable: none does. StoreRefused: as `run`.
+    """
+    nodes = await nodes_of(redis)
+    replies: list[Any] = []
+    for left, node in zip(range(len(nodes) - 1, -1, -1), nodes, strict=True):
+        try:
+            replies.append(await command(node, *words))
+        except BrokerUnavailable:
+            if not (replies or left):
+                raise
+    return replies
+
+
+async def together(redis: async_redis.Redis, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+    """Commands in one round trip to each node; None for those whose node does not answer, where another one does.
+
+    Raises:
+        BrokerUnavailable, StoreRefused: as `run`.
+    """
+    if not commands:
+        return []
+    client = _plain(redis)
+    with in_our_words(str(commands[0][0])):
+        if not isinstance(client, Cluster):
+            pipeline = client.pipeline(transaction=False)
+            for words in commands:
+                pipeline.execute_command(*words)
+            answered: list[Any] = await pipeline.execute()
+            return answered
+        replies = await client.send([Command(words) for words in commands], apart=True)
+        away = [reply for reply in replies if isinstance(reply, AWAY)]
+        for reply in replies:
+            if isinstance(reply, BaseException) and (len(away) == len(replies) or not isinstance(reply, AWAY)):
+                raise reply
+    return [None if isinstance(reply, AWAY) else reply for reply in replies]
+
+
+def is_cluster(redis: async_redis.Redis) -> bool:
+    """Whether this client has several servers behind it."""
+    return isinstance(_plain(redis), Cluster)
+
+
+def sync_nodes_of(redis: sync_redis.Redis) -> list[sync_redis.Redis]:
+    """As `nodes_of`, for a thread."""
+    client = _plain(redis)
+    if not isinstance(client, SyncCluster):
+        return [redis]
+    with in_our_words("CLUSTER SLOTS"):
+        return client.nodes()
 
 
 def run_sync(redis: sync_redis.Redis, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument]) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from redisjobs.broker.client import connect_sync, in_our_words
-from redisjobs.broker.keys import Keys
+from redisjobs.broker.client import in_our_words
+from redisjobs.broker.looking import Looking
 from redisjobs.broker.presence import Presence, look
-from redisjobs.broker.values import BANDS
+from redisjobs.broker.values import STREAMS
 
 QUEUES_AT_ONCE = 200
 
@@ -27,20 +27,12 @@ class Flow:
     went: int
 
 
-class Flows:
+class Flows(Looking):
     """Looks at the streams of queues, and at the workers.
 
     Args:
         timeout: seconds for each answer.
     """
-
-    def __init__(self, url: str, prefix: str = "rj", *, timeout: float = 2.0) -> None:
-        self._redis: Any = connect_sync(url, timeout=timeout)
-        self._keys = Keys(prefix)
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._redis.close()
 
     def queues(self) -> set[str]:
         """The names of the queues that Redis has seen."""
@@ -67,7 +59,7 @@ class Flows:
             with in_our_words("XINFO"):
                 replies = pipeline.execute(raise_on_error=False)
             for at, queue in enumerate(piece):
-                told = [_map(reply) for reply in replies[at * BANDS : (at + 1) * BANDS] if not _is_gone(reply)]
+                told = [_map(reply) for reply in replies[at * STREAMS : (at + 1) * STREAMS] if not _is_gone(reply)]
                 if all(b"entries-added" in each for each in told):
                     came = sum(int(each[b"entries-added"]) for each in told)
                     found[queue] = Flow(came, came - sum(int(each[b"length"]) for each in told))

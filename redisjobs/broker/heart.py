@@ -7,11 +7,13 @@ from typing import Literal, cast
 
 from redisjobs.base import scripts
 from redisjobs.broker import presence
-from redisjobs.broker.client import Argument, connect_sync, run_sync
-from redisjobs.broker.keys import Keys
+from redisjobs.broker.client import connect_sync, run_sync
+from redisjobs.broker.keys import NO_QUEUE, Keys
+from redisjobs.broker.slots import Argument
 
 _RENEW = scripts.load("renew")
 _PROGRESS = scripts.load("progress")
+_HOLD = scripts.load("hold")
 _MOST = 1000
 
 
@@ -44,6 +46,18 @@ class Heart:
             for at in range(0, len(reply), 2):
                 told[reply[at]] = cast(Literal["lost", "cancelled"], reply[at + 1].decode())
         return told
+
+    def hold(self, consumer: str, lease_ms: int, permits: Sequence[tuple[bytes, int]]) -> set[bytes]:
+        """Renew permits of limits, each given as job id and start. Answers the jobs whose permit is another's by now.
+
+        Raises:
+            BrokerUnavailable, StoreRefused: as `renew`.
+        """
+        lost: set[bytes] = set()
+        for first in range(0, len(permits), _MOST):
+            flat: list[Argument] = [value for permit in permits[first : first + _MOST] for value in permit]
+            lost.update(run_sync(self._redis, _HOLD, self._keys.of(NO_QUEUE, _HOLD), [consumer, lease_ms, *flat]))
+        return lost
 
     def tell(self, worker_id: str, word: bytes) -> None:
         """Say that a worker is there, and what it does; an empty word: it goes.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from redisjobs.base import scripts
 from redisjobs.base.scripts import Script
-from redisjobs.broker.values import BANDS
+from redisjobs.broker.values import STREAMS
 
 NO_QUEUE = "-"
 """Stands for a queue's name in keys that belong to none; no queue can be called so."""
@@ -44,8 +44,8 @@ class Keys:
         return [self.key(queue, name) for name in sorted(names)]
 
     def streams(self, queue: str) -> Sequence[bytes]:
-        """The streams of a queue's bands, high to low."""
-        return [self.key(queue, f"ready{band}") for band in range(BANDS)]
+        """The streams of a queue: its bands, high to low, and the front."""
+        return [self.key(queue, f"ready{band}") for band in range(STREAMS)]
 
     def result(self, queue: str, job_id: bytes) -> bytes:
         """Where the result of a job is waited for."""

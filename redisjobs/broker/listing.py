@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, cast
 
 from redisjobs.base.envelope import Envelope
+from redisjobs.broker import limit_lines, share_lines
 from redisjobs.broker.client import in_our_words
 from redisjobs.broker.keys import Keys
 from redisjobs.errors import DecodeError
@@ -16,7 +17,7 @@ RECORDS_AT_ONCE = 50
 
 
 def ids(redis: Any, keys: Keys, queue: str, where: str) -> Generator[list[bytes]]:
-    """Job ids in pieces: what waits and runs in the order of its band, what is due by its time.
+    """Job ids in pieces: what waits and runs in the order of its band, what is due by its time, and so what is limited.
 
     Jobs may move meanwhile: one that stays where it is is told once, one that moves on may be told or not.
 
@@ -24,11 +25,17 @@ def ids(redis: Any, keys: Keys, queue: str, where: str) -> Generator[list[bytes]
         BrokerUnavailable, StoreRefused: Redis cannot be asked.
     """
     with in_our_words("XRANGE"):
-        if where == "due":
-            yield from _due(redis, keys.key(queue, "due"))
+        if where in ("due", "limited"):
+            for piece in _due(redis, keys.key(queue, "due")):
+                limited = limit_lines.known(redis, keys, piece)
+                yield [job for job in piece if (job in limited) == (where == "limited")]
+        elif where == "behind":
+            yield from share_lines.members(redis, keys.key(queue, "behind"))
         else:
             for stream in keys.streams(queue):
                 yield from _running(redis, stream) if where == "running" else _waiting(redis, stream)
+            if where == "waiting":
+                yield from share_lines.members(redis, keys.key(queue, "shares"))
 
 
 def direct(redis: Any, keys: Keys, queue: str, job_ids: Sequence[bytes]) -> dict[bytes, Envelope]:

@@ -33,7 +33,7 @@ class Presence:
     """What a worker says of itself. Everything but its name may be at its default: another release wrote it.
 
     Args:
-        state: running or draining.
+        state: running, quiet or draining.
         queues: names and globs, as it was told to serve them.
         slots: of each queue that it serves now. running: bodies that run in each; 0 is left out.
         oldest_s: how long the oldest of them has been running.
@@ -63,10 +63,13 @@ class Presence:
         """Whether it spoke within the last seconds; one that leaves says so, and is listed no more."""
         return self.seen_s < TTL_MS / 1000
 
+    def is_meant_for(self, queue: str) -> bool:
+        """Whether it was told to serve this queue."""
+        return any(fnmatch.fnmatchcase(queue, each) for each in self.queues)
+
     def serves(self, queue: str) -> bool:
         """Whether it is there and takes jobs of this queue."""
-        named = any(fnmatch.fnmatchcase(queue, each) for each in self.queues)
-        return self.is_there and self.state != "draining" and named
+        return self.is_there and self.state not in ("draining", "quiet") and self.is_meant_for(queue)
 
     def pack(self) -> bytes:
         """Its word as it stands in Redis."""

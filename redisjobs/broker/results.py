@@ -60,13 +60,13 @@ class Results:
                 return None
 
     async def _told(self, queue: str, job_id: bytes, position: bytes) -> Result | None:
-        """The end that this outcome tells; None where it has gone, and where a result was kept and has gone."""
+        """The end that this outcome tells; None where it is none, or has gone, or a result was kept and has gone."""
         entries = await command(self._redis, "XRANGE", self._keys.key(queue, "outcomes"), position, position)
         text = entries[0][1].get(job_id) if entries else None
         if text is None:
             return None
         told = outcome(position, job_id, text, 0)
-        return None if told.word == "done" else Result(cast(Word, told.word), told.record)
+        return None if told.word in ("done", "suspended") else Result(cast("Word", told.word), told.record)
 
 
 def _read(record: bytes | None) -> Standing:
@@ -83,7 +83,7 @@ def outcome(position: bytes, job_id: bytes, text: bytes, now_ms: int) -> Outcome
     end = text.index(b"\n")
     word, life, number, attempts, due, size = text[:end].split(b" ")
     split = end + 1 + int(size)
-    delay_s = max(0, int(due) - now_ms) / 1000 if due != b"0" else 0.0
+    delay_s = max(0, int(due) - now_ms) / 1000 if due != b"0" else -1.0 if word == b"suspended" else 0.0
     return Outcome(
         position,
         job_id,

@@ -12,9 +12,10 @@ from redisjobs.base.envelope import Envelope
 from redisjobs.broker.client import in_our_words
 from redisjobs.broker.keys import Keys
 from redisjobs.broker.results import outcome
+from redisjobs.broker.values import BANDS, stream_of
 from redisjobs.errors import DecodeError
 
-Spot: TypeAlias = Literal["waiting", "read", "running", "due", "ended", "torn"]
+Spot: TypeAlias = Literal["waiting", "read", "running", "due", "behind", "ended", "torn"]
 
 _NOT_THERE = ("NOGROUP", "no such key", "requires the key to exist")
 MOST_BEFORE = 1_001
@@ -26,13 +27,18 @@ class Trace:
     """A job in Redis. Distances are seconds by Redis' clock.
 
     Args:
-        spot: waiting, read by a worker that has not begun it, running, due, ended; torn: its record names a place where
-            it is not.
+        spot: waiting, read by a worker that has not begun it, running, due, behind the head of its lane, ended; torn:
+            its record names a place where it is not.
         number: publications. life: redrives. losses: leases lost in a row.
-        before: entries of its band that are delivered earlier, at most MOST_BEFORE. above: those of higher bands.
+        before: entries of its stream that are delivered earlier, at most MOST_BEFORE. above: those of higher bands, and
+            of the front.
         holder: the worker that has it; of an ended job: whose finish was accepted, None where no worker ended it.
         held_s: since its lease was renewed. lease_left_s: below 0: it has lapsed.
         last: the worker whose last finish brought it back here.
+        lane: the lane that it is in. head: the job of it that goes first; None: nobody has the lane.
+        share: the share that it waits in, with `before` jobs of it before; None: it stands in a stream, or not there.
+        share_paused: nothing of that share starts.
+        limited: it waits for a limit, or for the time at which a rate lets it start.
         word: how it ended. settled: that is in Postgres.
     """
 
@@ -59,7 +65,11 @@ class Trace:
     direct: bool = False
     cancel_requested: bool = False
     parked: bool = False
-    suspended: bool = False
+    limited: bool = False
+    lane: str | None = None
+    share: str | None = None
+    share_paused: bool = False
+    head: bytes | None = None
 
 
 def find(redis: Any, keys: Keys, queues: Sequence[str], job_id: bytes) -> str | None:
@@ -140,24 +150,49 @@ class Tracer:
         head, _, rest = record.partition(b"\n")
         entry, expire, number, life, flags, band_text, _, size = head.split(b" ")
         starts, attempts, losses, holder, held, lease, last = (run or b"0 0 0 - - 0 -").split(b" ")
-        band, (job, most) = int(band_text), _of_envelope(rest[int(size) :])
+        (band, at), (job, most) = stream_of(int(band_text)), _of_envelope(rest[int(size) :])
         made = Trace(
             self._queue, "due", int(number), int(life), job, most, band, int(starts), int(attempts), int(losses),
-            above=sum(_waiting(streams[2 * at], streams[2 * at + 1]) for at in range(band)),
+            above=sum(_waiting(streams[2 * each], streams[2 * each + 1]) for each in _read_before(at)),
             expires_in_s=int(expire) / 1000 - now_s if expire != b"0" else None,
             last=None if last == b"-" else last.rpartition(b"/")[0].decode(),
-            direct=b"d" in flags, cancel_requested=b"c" in flags, parked=b"p" in flags, suspended=b"s" in flags,
+            direct=b"d" in flags, cancel_requested=b"c" in flags, parked=b"p" in flags,
+            limited=b"l" in flags, lane=lane_of(flags, rest, int(size)),
         )  # fmt: skip
+        if entry.startswith(b"="):
+            return self._behind(made, entry[1:])
+        if entry.startswith(b"%"):
+            return self._in_share(made, entry[1:], share_of(rest, int(size)))
         if entry == b"-":
             return replace(made, spot="torn" if due_in_s is None else "due", due_in_s=due_in_s)
-        found = self._in_stream(made, entry, _delivered(streams[2 * band + 1]))
+        found = self._in_stream(made, entry, at, _delivered(streams[2 * at + 1]))
         if found.spot == "read" and held == entry and holder != b"-":
             return replace(found, spot="running", lease_left_s=int(lease) / 1000 - (found.held_s or 0.0))
         return found
 
-    def _in_stream(self, made: Trace, entry: bytes, delivered: bytes) -> Trace:
+    def _behind(self, made: Trace, place: bytes) -> Trace:
+        lane = (made.lane or "").encode()
+        there, head = self._ask(
+            ("ZSCORE", self._key("behind"), b"\0".join((lane, place, self._id))), ("HGET", self._key("lanes"), lane)
+        )
+        return replace(made, spot="torn" if there is None else "behind", head=None if head is None else head[-16:])
+
+    def _in_share(self, made: Trace, place: bytes, share: bytes) -> Trace:
+        start = b"%b\0%d" % (share, made.band)
+        member = start + place + self._id
+        there, turn, before, rule = self._ask(
+            ("ZSCORE", self._key("shares"), member),
+            ("ZSCORE", self._key("ring"), b"%d%b" % (made.band, share)),
+            ("ZLEXCOUNT", self._key("shares"), b"[" + start, b"(" + member),
+            ("HGET", self._key("life"), b"share:" + share),
+        )
+        name, paused = share.decode(errors="replace"), (rule or b"").endswith(b" paused")
+        spot: Spot = "torn" if there is None or (turn is None and not paused) else "waiting"
+        return replace(made, spot=spot, share=name, share_paused=paused, before=int(before or 0), above=0)
+
+    def _in_stream(self, made: Trace, entry: bytes, at: int, delivered: bytes) -> Trace:
         """Whether the entry waits, has been read, or is not there; and what goes with that."""
-        stream = self._keys.streams(self._queue)[made.band]
+        stream = self._keys.streams(self._queue)[at]
         there, pending, before = self._ask(
             ("XRANGE", stream, entry, entry),
             ("XPENDING", stream, "workers", entry, entry, 1),
@@ -194,6 +229,28 @@ def _of_envelope(packed: bytes) -> tuple[str | None, int | None]:
     except DecodeError:
         return None, None
     return envelope.job, envelope.max_attempts
+
+
+def lane_of(flags: bytes, rest: bytes, size: int) -> str | None:
+    """The lane of a job, from what stands behind the head of its record; None: it is in none."""
+    if b"x" not in flags:
+        return None
+    sizes, _, region = rest[:size].partition(b"\n")
+    key, lane, _, _ = sizes.split(b" ")
+    return region[int(key) + 16 : int(key) + int(lane)].decode(errors="replace") or None
+
+
+def share_of(rest: bytes, size: int) -> bytes:
+    """The share of a job that waits in one, from what stands behind the head of its record."""
+    sizes, _, region = rest[:size].partition(b"\n")
+    key, lane, share, _ = sizes.split(b" ")
+    start = int(key) + int(lane)
+    return region[start : start + int(share)]
+
+
+def _read_before(stream: int) -> list[int]:
+    """The streams that are read before this one: the front, and the bands above."""
+    return [] if stream == BANDS else [BANDS, *range(stream)]
 
 
 def _group(groups: Any) -> dict[bytes, Any]:

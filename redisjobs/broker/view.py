@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
 
 from redisjobs import progress
 from redisjobs.base.envelope import Envelope
-from redisjobs.broker import listing, presence
-from redisjobs.broker.client import connect_sync, in_our_words
-from redisjobs.broker.keys import Keys
-from redisjobs.broker.trace import Trace, Tracer, find, longest_held
-from redisjobs.broker.values import BANDS
+from redisjobs.broker import limit_lines, listing, presence, share_lines
+from redisjobs.broker.client import in_our_words, sync_nodes_of
+from redisjobs.broker.infos import fullness
+from redisjobs.broker.looking import Looking
+from redisjobs.broker.share_lines import ShareLine
+from redisjobs.broker.trace import Trace, Tracer, find, lane_of, longest_held
+from redisjobs.broker.values import STREAMS, stream_of
 from redisjobs.errors import DecodeError
 from redisjobs.progress import Progress
 
-Where: TypeAlias = Literal["waiting", "running", "due", "ended"]
+Where: TypeAlias = Literal["waiting", "running", "due", "limited", "behind", "ended"]
 
 TIMEOUT_S = 5.0
 QUEUES_AT_ONCE = 100
-_PARTS = 3 * BANDS + 2
+_PARTS = 3 * STREAMS + 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,20 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """What Redis holds of a queue: jobs waiting, running and due.
+    """What Redis holds of a queue: jobs waiting for a worker (in their shares too), running, due, waiting for a
+    limit, and `behind` another job of their lane.
 
     Args:
+        shared: of those that wait, how many stand in their shares.
         settle_lag_s: the age of the oldest outcome that is not in Postgres yet; 0: all are.
     """
 
     waiting: int = 0
     running: int = 0
     due: int = 0
+    limited: int = 0
+    behind: int = 0
+    shared: int = 0
     settle_lag_s: float = 0.0
     paused: bool = False
     epoch: str | None = None
@@ -64,6 +72,7 @@ class Place:
         holder: the worker that runs it, or whose finish was accepted.
         lease_left_s: below 0: its lease has lapsed, and another worker will take it.
         due_in_s: until it joins its stream.
+        lane: the lane that it is in. head: of one that is behind its lane, the job that goes first.
     """
 
     queue: str
@@ -81,8 +90,9 @@ class Place:
     direct: bool = False
     cancel_requested: bool = False
     parked: bool = False
-    suspended: bool = False
     progress: Progress | None = None
+    lane: str | None = None
+    head: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class ServerView:
         return self.maxmemory > 0 and self.used_memory > self.maxmemory * budget
 
 
-class View:
+class View(Looking):
     """Looks into Redis. Every method raises BrokerUnavailable or StoreRefused.
 
     Args:
@@ -108,15 +118,7 @@ class View:
         prefix: what every key begins with.
     """
 
-    def __init__(self, url: str, prefix: str = "rj") -> None:
-        self._redis: Any = connect_sync(url, timeout=TIMEOUT_S)
-        self._keys = Keys(prefix)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._redis.close()
+    timeout = TIMEOUT_S
 
     def ping(self) -> None:
         """Raises where Redis cannot be used."""
@@ -124,9 +126,10 @@ class View:
             self._redis.execute_command("PING")
 
     def server(self) -> ServerView:
-        """What Redis says of itself."""
+        """What Redis says of itself; of a cluster, its fullest node."""
         with in_our_words("INFO"):
-            told: dict[str, Any] = self._redis.info()
+            nodes: list[Any] = list(sync_nodes_of(self._redis))
+            told: dict[str, Any] = max((node.info() for node in nodes), key=fullness)
         return ServerView(
             version=str(told.get("valkey_version") or told.get("redis_version", "")),
             used_memory=int(told.get("used_memory", 0)),
@@ -145,8 +148,13 @@ class View:
         return presence.look(self._redis, self._keys)
 
     def ids(self, queue: str, where: str) -> Generator[list[bytes]]:
-        """The ids of the jobs that are waiting, running or due, in pieces."""
+        """The ids of the jobs that are waiting, running, due, limited or behind, in pieces."""
         return listing.ids(self._redis, self._keys, queue, where)
+
+    def shares(self, queue: str) -> list[ShareLine]:
+        """The shares of a queue in which jobs wait, or for which something is set."""
+        with in_our_words("ZLEXCOUNT"):
+            return share_lines.look(self._redis, self._keys, queue)
 
     def direct(self, queue: str, job_ids: Sequence[bytes]) -> dict[bytes, Envelope]:
         """Those of these jobs that have no row in Postgres, with what travels beside their arguments."""
@@ -155,6 +163,8 @@ class View:
     def look(self, queues: Sequence[str]) -> dict[str, QueueView]:
         """What Redis holds of these queues."""
         views: dict[str, QueueView] = {}
+        with in_our_words("ZLEXCOUNT"):
+            limited = limit_lines.waiting(self._redis, self._keys, queues)
         for first in range(0, len(queues), QUEUES_AT_ONCE):
             piece = queues[first : first + QUEUES_AT_ONCE]
             pipeline = self._redis.pipeline(transaction=False)
@@ -164,7 +174,9 @@ class View:
                 replies = pipeline.execute(raise_on_error=False)
             parts = [replies[at * _PARTS : (at + 1) * _PARTS] for at in range(len(piece))]
             lags = self._settle_lags(piece, parts)
-            views |= {queue: _view(part, lag) for queue, part, lag in zip(piece, parts, lags, strict=True)}
+            views |= {
+                queue: _view(part, lag, limited[queue]) for queue, part, lag in zip(piece, parts, lags, strict=True)
+            }
         return views
 
     def _settle_lags(self, queues: Sequence[str], parts: Sequence[Sequence[Any]]) -> list[float]:
@@ -184,7 +196,8 @@ class View:
             pipeline.execute_command("XLEN", stream)
             pipeline.execute_command("XINFO", "GROUPS", stream)
             pipeline.execute_command("XINFO", "CONSUMERS", stream, "workers")
-        pipeline.execute_command("ZCARD", self._keys.key(queue, "due"))
+        for name in ("due", "shares", "behind"):
+            pipeline.execute_command("ZCARD", self._keys.key(queue, name))
         pipeline.execute_command("HMGET", self._keys.key(queue, "life"), "paused", "epoch", "fence", "settled")
 
     def place(self, queue: str, job_id: bytes) -> Place | None:
@@ -219,39 +232,55 @@ class View:
 
     def _live(self, queue: str, job_id: bytes, record: bytes, run: bytes | None) -> Place:
         head, _, rest = record.partition(b"\n")
-        entry, _, number, life, flags, band, _, size = head.split(b" ")
+        entry, _, number, life, flags, number_of_band, _, size = head.split(b" ")
+        band, stream = stream_of(int(number_of_band))
         known = run or b"0 0 0 - - 0 -"
         starts, attempts, losses, holder, held, lease, _ = known.partition(b"\n")[0].split(b" ")
         running = held == entry and holder != b"-"
+        lane = lane_of(flags, rest, int(size))
         return Place(
             queue,
-            "due" if entry == b"-" else "running" if running else "waiting",
+            _where(entry, flags, running=running),
             _job_name(rest[int(size) :]),
             int(number),
             int(life),
-            band=int(band),
+            band=band,
             starts=int(starts),
             attempts=int(attempts),
             losses=int(losses),
             holder=holder.decode() if running else None,
-            lease_left_s=self._lease_left(queue, int(band), entry, int(lease)) if running else None,
+            lease_left_s=self._lease_left(queue, stream, entry, int(lease)) if running else None,
             due_in_s=self._due_in(queue, job_id) if entry == b"-" else None,
             direct=b"d" in flags,
             cancel_requested=b"c" in flags,
             parked=b"p" in flags,
-            suspended=b"s" in flags,
             progress=progress.read(known),
+            lane=lane,
+            head=self._head(queue, lane) if entry.startswith(b"=") and lane else None,
         )
 
-    def _lease_left(self, queue: str, band: int, entry: bytes, lease_ms: int) -> float | None:
-        stream = self._keys.streams(queue)[band]
-        pending = self._redis.execute_command("XPENDING", stream, "workers", entry, entry, 1, parse_detail=True)
+    def _head(self, queue: str, lane: str) -> UUID | None:
+        head = self._redis.execute_command("HGET", self._keys.key(queue, "lanes"), lane.encode())
+        return None if head is None else UUID(bytes=head[-16:])
+
+    def _lease_left(self, queue: str, stream: int, entry: bytes, lease_ms: int) -> float | None:
+        pending = self._redis.execute_command(
+            "XPENDING", self._keys.streams(queue)[stream], "workers", entry, entry, 1, parse_detail=True
+        )
         return (lease_ms - pending[0]["time_since_delivered"]) / 1000 if pending else None
 
     def _due_in(self, queue: str, job_id: bytes) -> float | None:
         score = self._redis.execute_command("ZSCORE", self._keys.key(queue, "due"), job_id)
         seconds, micros = self._redis.execute_command("TIME")
         return None if score is None else float(score) / 1000 - (int(seconds) + int(micros) / 1e6)
+
+
+def _where(entry: bytes, flags: bytes, *, running: bool) -> Where:
+    if entry == b"-":
+        return "limited" if b"l" in flags else "due"
+    if entry.startswith(b"="):
+        return "behind"
+    return "running" if running else "waiting"
 
 
 def _job_name(envelope: bytes) -> str | None:
@@ -261,11 +290,11 @@ def _job_name(envelope: bytes) -> str | None:
         return None
 
 
-def _view(replies: Sequence[Any], settle_lag_s: float) -> QueueView:
+def _view(replies: Sequence[Any], settle_lag_s: float, limited: int) -> QueueView:
     """One queue, from its part of the replies; a stream or group that is not there yet answers with an error."""
     length = pending = 0
     consumers: dict[str, Consumer] = {}
-    for band in range(BANDS):
+    for band in range(STREAMS):
         entries, groups, members = replies[3 * band : 3 * band + 3]
         length += _number(entries)
         pending += sum(int(group[b"pending"]) for group in _maps(groups) if group[b"name"] == b"workers")
@@ -273,12 +302,15 @@ def _view(replies: Sequence[Any], settle_lag_s: float) -> QueueView:
             name, idle_s = member[b"name"].decode(), int(member[b"idle"]) / 1000
             known = consumers.get(name, Consumer(name, 0, idle_s))
             consumers[name] = Consumer(name, known.running + int(member[b"pending"]), min(known.idle_s, idle_s))
-    due, life = replies[3 * BANDS :]
+    due, shared, behind, life = replies[3 * STREAMS :]
     paused, epoch, fence, _ = (None, None, None, None) if isinstance(life, Exception) else life
     return QueueView(
-        waiting=max(0, length - pending),
+        waiting=max(0, length - pending) + _number(shared),
         running=pending,
-        due=_number(due),
+        due=max(0, _number(due) - limited),
+        limited=min(_number(due), limited),
+        behind=_number(behind),
+        shared=_number(shared),
         settle_lag_s=settle_lag_s,
         paused=paused == b"1",
         epoch=epoch.decode() if epoch else None,

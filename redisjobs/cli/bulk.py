@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from redisjobs.base.durations import many
 from redisjobs.cli import exits, render
 
 T = TypeVar("T")
@@ -53,12 +54,16 @@ def looking() -> AbstractContextManager[Any]:
     return Console(stderr=True).status("looking…") if sys.stderr.isatty() else nullcontext()
 
 
-def tell_sample(found: Found, what: str, document: dict[str, Any] | None) -> None:
-    """What a dry run says: how many, and the first of them."""
+def tell_sample(found: Found, what: str, would: str, document: dict[str, Any] | None) -> None:
+    """What a dry run says: how many, and the first of them.
+
+    Args:
+        what: one of them, such as `job`. would: what would become of it.
+    """
     if document is not None:
         render.as_json(document)
         return
-    click.echo(f"{found.count} {what}; nothing was changed")
+    click.echo(f"{many(found.count, what)} {would}; nothing was changed")
     for each in found.sample:
         click.echo(str(each))
     if found.count > len(found.sample):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import click
 
-from redisjobs.cli import bulk, exits, render
+from redisjobs.base.durations import many
+from redisjobs.cli import bulk, chosen, exits, render
 from redisjobs.cli.filters import ALL, DRY_RUN, YES, filters, some_or_all
-from redisjobs.cli.listing import lines
 from redisjobs.cli.options import given, job_id, json_option, store_options, unknown
 from redisjobs.operator import Operator
-from redisjobs.search import IN_REDIS, LIVE, JobFilter, Search
+from redisjobs.search import IN_REDIS, LIVE, JobFilter
 from redisjobs.settings import Settings
 
 AT_ONCE = 100
@@ -59,13 +58,13 @@ def cancel_jobs(
 
 
 def _cancel_many(settings: Settings, which: JobFilter, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    found = _count(settings, which)
+    found = chosen.count(settings, which)
     document: dict[str, Any] = {"fit": found.count, "sample": found.sample, "dry_run": dry_run, "answers": {}}
     if dry_run:
-        bulk.tell_sample(found, "jobs would be cancelled", document if as_json else None)
+        bulk.tell_sample(found, "job", "would be cancelled", document if as_json else None)
         return
-    bulk.confirm(f"cancel {found.count} jobs?", found.count, yes=yes)
-    with _ids(settings, which) as ids, Operator(settings.need_database_url(), settings.schema) as operator:
+    bulk.confirm(f"cancel {many(found.count, 'job')}?", found.count, yes=yes)
+    with chosen.ids(settings, which) as ids, Operator(settings.need_database_url(), settings.schema) as operator:
         told = bulk.carry_out(
             "jobs asked to end", found.count, ids, lambda piece: _cancel(operator, piece), at_once=AT_ONCE
         )
@@ -73,28 +72,10 @@ def _cancel_many(settings: Settings, which: JobFilter, *, dry_run: bool, yes: bo
         render.as_json(document | {"answers": told})
         return
     asked = told.pop("requested", 0)
-    click.echo(f"{asked} jobs will be cancelled")
+    click.echo(f"{many(asked, 'job')} will be cancelled")
     if told:
         ended = ", ".join(f"{number} {word}" for word, number in sorted(told.items()))
-        click.echo(f"{told.total()} ended by themselves meanwhile: {ended}")
-
-
-def _count(settings: Settings, which: JobFilter) -> bulk.Found:
-    if which.where is not None:
-        with _ids(settings, which) as ids:
-            return bulk.count(ids)
-    with Search(settings.need_database_url(), settings.schema) as search:
-        return bulk.count(search.live(which), lambda: search.count_live(which))
-
-
-@contextmanager
-def _ids(settings: Settings, which: JobFilter) -> Generator[Iterator[UUID]]:
-    if which.where is not None:
-        with lines(settings, which, rows_only=True) as found:
-            yield (each.id for each in found)
-        return
-    with Search(settings.need_database_url(), settings.schema) as search:
-        yield search.live(which)
+        click.echo(f"{many(told.total(), 'job')} ended meanwhile: {ended}")
 
 
 def _cancel(operator: Operator, ids: list[UUID]) -> Counter[str]:

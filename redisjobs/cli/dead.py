@@ -10,13 +10,15 @@ from typing import Any
 from uuid import UUID
 
 import click
-import msgpack
 
+from redisjobs.base.durations import many
 from redisjobs.cli import bulk, exits, pages, render
 from redisjobs.cli.filters import AFTER, ALL, COUNT, DRY_RUN, LIMIT, LINES, YES, filters, some_or_all
+from redisjobs.cli.hints import hint
 from redisjobs.cli.jobs import show_failures
 from redisjobs.cli.options import given, job_id, json_option, store_options
 from redisjobs.cli.replay import replay
+from redisjobs.cli.values import readable
 from redisjobs.operator import AT_ONCE, DeadLetter, Operator
 from redisjobs.search import JobFilter, Search
 from redisjobs.settings import Settings
@@ -97,7 +99,7 @@ def show_dead(*, wanted: UUID, arguments: bool, as_json: bool) -> None:
         if row is None or row.state != "dead":
             raise exits.Fault(_not_dead([wanted]))
         read = operator.arguments(wanted) if arguments else None
-    called = _readable(*read) if read else None
+    called = _called(*read) if read else None
     if as_json:
         render.as_json({"dead": asdict(row)} | ({"arguments": called} if arguments else {}))
         return
@@ -109,7 +111,7 @@ def show_dead(*, wanted: UUID, arguments: bool, as_json: bool) -> None:
         click.echo()
         render.heading("arguments")
         click.echo(render.printable(json.dumps(called, ensure_ascii=False, indent=2, default=str)))
-    click.echo(f"\nredisjobs dead redrive {wanted} runs it again, with fresh attempts", err=True)
+    click.echo(hint(f"\nredisjobs dead redrive {wanted} runs it again, with fresh attempts"), err=True)
 
 
 @dead.command(
@@ -139,9 +141,9 @@ def redrive(
     settings = given().settings()
     found = _find(settings, wanted, which)
     if dry_run:
-        bulk.tell_sample(found, "dead letters would be redriven", _document(found, 0, dry_run=True, wanted=as_json))
+        bulk.tell_sample(found, "dead letter", "would be redriven", _document(found, 0, dry_run=True, wanted=as_json))
         return
-    bulk.confirm(f"redrive {found.count} dead letters?", found.count, yes=yes)
+    bulk.confirm(f"redrive {many(found.count, 'dead letter')}?", found.count, yes=yes)
     with Operator(settings.need_database_url(), settings.schema) as operator:
         done = _carry_out("redriven", operator.redrive, settings, wanted or which, found.count)
     _tell_done(found, done, "redriven", as_json=as_json)
@@ -170,9 +172,9 @@ def purge(*, wanted: tuple[UUID, ...], which: JobFilter, every: bool, dry_run: b
     settings = given().settings()
     found = _find(settings, wanted, which)
     if dry_run:
-        bulk.tell_sample(found, "dead letters would be purged", _document(found, 0, dry_run=True, wanted=as_json))
+        bulk.tell_sample(found, "dead letter", "would be purged", _document(found, 0, dry_run=True, wanted=as_json))
         return
-    bulk.confirm(f"delete {found.count} dead letters for good?", found.count, yes=yes, always=True)
+    bulk.confirm(f"delete {many(found.count, 'dead letter')} for good?", found.count, yes=yes, always=True)
     with Operator(settings.need_database_url(), settings.schema) as operator:
         done = _carry_out("purged", operator.purge, settings, wanted or which, found.count)
     _tell_done(found, done, "purged", as_json=as_json)
@@ -207,9 +209,10 @@ def _tell_done(found: bulk.Found, done: int, what: str, *, as_json: bool) -> Non
     if as_json:
         render.as_json(_document(found, done, dry_run=False, wanted=True))
         return
-    click.echo(f"{done} dead letters {what}")
+    click.echo(f"{many(done, 'dead letter')} {what}")
     if done < found.count:
-        click.echo(f"{found.count - done} were not dead any more: somebody else took them meanwhile", err=True)
+        others = many(found.count - done, "was not dead any more", "were not dead any more")
+        click.echo(f"{others}: somebody else got there first", err=True)
 
 
 def _document(found: bulk.Found, done: int, *, dry_run: bool, wanted: bool) -> dict[str, Any] | None:
@@ -227,15 +230,6 @@ def _error_of(failure: dict[str, Any] | None) -> str | None:
     return f"{failure.get('type')}: {failure.get('message')}" if failure else None
 
 
-def _readable(text: str | None, payload: bytes | None, codec: str | None) -> object:
+def _called(text: str | None, payload: bytes | None, codec: str | None) -> object:
     """Arguments as far as they can be read without the app."""
-    try:
-        if text is not None:
-            return json.loads(text)
-        if codec == "json" and payload is not None:
-            return json.loads(payload)
-        if codec == "msgpack" and payload is not None:
-            return msgpack.unpackb(payload, strict_map_key=False)
-    except ValueError:
-        return f"(cannot be read as {codec or 'json'})"
-    return f"({len(payload or b'')} bytes of codec {codec})"
+    return readable("json", text.encode()) if text is not None else readable(codec, payload)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import click
 
 from redisjobs import migrations
-from redisjobs.cli import member, process
+from redisjobs.cli import member, process, relay, worker
+from redisjobs.cli.monitoring import Watch, watch_options
 from redisjobs.cli.options import given, store_options
-from redisjobs.cli.relay import relaying
+from redisjobs.cli.scheduler import scheduling
 from redisjobs.cli.worker import conclude, find_app, need_place, reload_option, run_fleet, serving_options
 from redisjobs.embedded import Embedded, Servers
-from redisjobs.settings import RelaySettings
+from redisjobs.monitoring import Monitor
+from redisjobs.settings import RelaySettings, SchedulerSettings
 from redisjobs.worker import Worker
 
 GRACE_S = 5.0
@@ -22,6 +25,21 @@ GRACE_S = 5.0
 ENV = "env"
 """In the folder of the servers' data: what another terminal reads to reach them."""
 _QUOTE, _QUOTED = "'", "'\\''"
+NO_APP_YET = """
+
+If there is none yet, write shop.py:
+
+    from redisjobs import App
+    app = App()
+
+    @app.job
+    def greet(name: str) -> None:
+        print(f"hello {name}")
+
+and then:
+
+    redisjobs dev shop:app
+"""
 
 
 @click.command(
@@ -30,6 +48,7 @@ Examples:
   redisjobs dev shop.jobs:app
   redisjobs dev shop.jobs:app -q default,mail
   redisjobs dev shop.jobs:app --reload             start anew when a file is saved
+  redisjobs dev shop.jobs:app --http-port 9400     health and metrics: the relay's here, the worker's at 9401
 
 \b
 Starts a Postgres and a Redis, unless URLs of them are given; their data stay in ./.redisjobs. Another terminal
@@ -46,14 +65,15 @@ reaches them after `. .redisjobs/env`, with the lines that are printed."""
     help="Where the embedded servers keep their data.",
 )
 @reload_option
+@watch_options
 @store_options
 def dev(
     *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int], data: Path,
-    reload: bool,
+    reload: bool, watch: Watch,
 ) -> None:  # fmt: skip
-    """Run everything here: servers, tables, relay and worker."""
+    """Run everything here: servers, tables, relay, scheduler and worker."""
     process.prepare()
-    place = need_place(place or app)
+    place = need_place(place or app, NO_APP_YET)
     given().set_up_logs()
     _forget_those_of_before(data)
     known = given().settings()
@@ -63,21 +83,31 @@ def dev(
         if reload and member.number() is None:
             code = run_fleet(place, 1, burst=False, reload=True)
         else:
-            code = _work(place, queues, concurrency, 0.0 if reload else GRACE_S)
+            code = _work(place, queues, concurrency, watch, 0.0 if reload else GRACE_S)
     raise click.exceptions.Exit(code)
 
 
-def _work(place: str, queues: list[str], concurrency: int | dict[str, int], grace: float) -> int:
+def _work(place: str, queues: list[str], concurrency: int | dict[str, int], watch: Watch, grace: float) -> int:
     found = find_app(place)
     for step in migrations.migrate(found.settings.need_database_url(), found.settings.schema):
         click.echo(f"applied {step}", err=True)
     declared = sorted({job.queue for job in found.jobs.values()}) if queues == ["*"] else []
-    made = Worker(found, queues=[*declared, *queues], concurrency=concurrency, drain_grace=grace)
-    return process.run(_serve(made))
+    with watch.monitor("relay") as of_relay, watch.of_process(1).monitor("worker") as of_worker:
+        attempts = worker.counting(found, of_worker)
+        made = Worker(
+            found, queues=[*declared, *queues], concurrency=concurrency, drain_grace=grace, observer=attempts
+        )  # fmt: skip
+        return process.run(_serve(made, of_relay, worker.watched(made, of_worker, attempts)))
 
 
-async def _serve(made: Worker) -> int:
-    async with relaying(made.app.settings, RelaySettings()):
+async def _serve(made: Worker, of_relay: Monitor, watched: AbstractAsyncContextManager[None]) -> int:
+    stores = made.app.settings
+    async with (
+        relay.relaying(stores, RelaySettings()) as relaying,
+        relay.watched(relaying, of_relay, stores),
+        scheduling(stores, SchedulerSettings(), made.app),
+        watched,
+    ):
         receipt = await made.run()
     return conclude(receipt)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from typing import cast
 
 import click
 
+from redisjobs.base.durations import many
 from redisjobs.cli import exits, render
+from redisjobs.cli.hints import hint
 from redisjobs.cli.options import given, json_option, store_options
 from redisjobs.doctor import Finding, Given, Level, examine
 
@@ -17,6 +20,7 @@ MARKS: dict[Level, str] = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "unknown"
 READ_ELSEWHERE = (
     "REDISJOBS_DATABASE_URL", "REDISJOBS_REDIS_URL", "REDISJOBS_DATABASE_PASSWORD", "REDISJOBS_REDIS_PASSWORD",
     "REDISJOBS_PG_BIN", "REDISJOBS_REDIS_BIN", "REDISJOBS_ROOT", "REDISJOBS_TASKS", "REDISJOBS_MEMBER",
+    "REDISJOBS_WEBHOOK_KEYS",
 )  # fmt: skip
 """Variables that no option stands for: those of settings, embedded servers, Django, workers of several processes."""
 
@@ -42,7 +46,7 @@ def doctor(*, meant_for: str | None, every: bool, as_json: bool) -> None:
     """Look over the whole set-up: what is wrong, why it matters, and the command that mends it."""
     settings = given().settings()
     ours = Given(os.environ, known_names(), settings.need_database_url(), settings.need_redis_url())
-    findings = examine(settings, ours, meant_for)
+    findings = [replace(each, remedy=hint(each.remedy)) for each in examine(settings, ours, meant_for)]
     levels = [each.level for each in findings]
     if as_json:
         counts = {level: levels.count(level) for level in MARKS}
@@ -64,7 +68,7 @@ def show(findings: list[Finding], *, every: bool) -> None:
             if text:
                 click.echo(f"      {name:<4} {render.printable(text)}")
     counts = {level: sum(each.level == level for each in findings) for level in MARKS}
-    said = f"{counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed"
+    said = f"{counts['ok']} ok, {many(counts['warn'], 'warning')}, {counts['fail']} failed"
     click.echo(f"{said}, {counts['unknown']} could not be looked at")
 
 

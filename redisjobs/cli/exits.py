@@ -8,6 +8,7 @@ from typing import IO, Any
 
 import click
 
+from redisjobs.cli.hints import hint
 from redisjobs.errors import ConfigurationError, PortTaken, RedisjobsError, StoreUnavailable
 
 FAILED = 1
@@ -34,7 +35,10 @@ def in_exit_codes() -> Generator[None]:
     try:
         yield
     except RedisjobsError as error:
-        raise Fault(str(error), code_of(error)) from error
+        raise Fault(hint(str(error)), code_of(error)) from error
+    except click.ClickException as error:
+        setattr(error, "message", hint(error.message))  # noqa: B010 - click declares it as final, and shows the instance's
+        raise
 
 
 def code_of(error: RedisjobsError) -> int:

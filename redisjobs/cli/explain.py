@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import click
 
 from redisjobs.cli import exits, render
+from redisjobs.cli.hints import hint
 from redisjobs.cli.options import given, job_id, json_option, store_options
 from redisjobs.explain import Explanation, Facts, gather
 from redisjobs.explain import explain as explanation_of
@@ -33,7 +35,7 @@ def explain(*, wanted: UUID, as_json: bool) -> None:
     facts = gather(given().settings(), wanted)
     if len(facts.errors) == 2:
         raise facts.errors["postgres"]
-    told = explanation_of(facts)
+    told = _hinted(explanation_of(facts))
     if as_json:
         render.as_json(document(told, facts))
     else:
@@ -42,6 +44,11 @@ def explain(*, wanted: UUID, as_json: bool) -> None:
         raise click.exceptions.Exit(exits.code_of(error))
     if told.place == "unknown":
         raise click.exceptions.Exit(exits.FAILED)
+
+
+def _hinted(told: Explanation) -> Explanation:
+    reasons = [replace(each, remedy=hint(each.remedy) if each.remedy else None) for each in told.reasons]
+    return replace(told, reasons=reasons, next=hint(told.next), commands=[hint(each) for each in told.commands])
 
 
 def document(told: Explanation, facts: Facts) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from redisjobs.base.signals import Signals
+from redisjobs.base.stops import StopLine
 from redisjobs.cli import member
 from redisjobs.cli.exits import CONFIGURATION, UNAVAILABLE
 from redisjobs.cli.fleet_notices import FleetNotices
@@ -48,8 +49,8 @@ def this_command() -> list[str]:
 class Fleet:
     """Runs a command in several processes until a signal, or until one of them cannot be kept alive.
 
-    Each process has a process group of its own, so that a signal to the parent's group reaches it once, through the
-    parent. SIGTERM and SIGINT are passed on as SIGTERM, each time that they come; SIGTSTP as it is.
+    Each process has a process group of its own, so that Ctrl-C in a terminal reaches it once, through the parent.
+    SIGTERM and SIGINT are passed on in words (`stops`), each time that they come; SIGTSTP as it is.
 
     Args:
         command: what each process runs; `member.number()` tells them apart.
@@ -73,7 +74,7 @@ class Fleet:
         self._ends = ends
         self._notices = FleetNotices(count)
         self._waits_for_change = waits_for_change
-        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._running: dict[int, Running] = {}
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> int:
@@ -91,22 +92,26 @@ class Fleet:
         self._stopping.set()
         self._notices.stopping()
         self._changed.set()
-        self._pass_on(signal.SIGTERM)
+        self._stop_all()
 
     def restart(self) -> None:
         """Stop every process, and start it again as soon as it has ended."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
-        self._pass_on(signal.SIGTERM)
+        self._stop_all()
         asyncio.get_running_loop().call_later(KILL_S, self._kill, list(self._running.values()))
 
-    def _kill(self, processes: list[asyncio.subprocess.Process]) -> None:
-        for process in processes:
-            _send(process, signal.SIGKILL)
+    def _kill(self, processes: list[Running]) -> None:
+        for each in processes:
+            each.signal(signal.SIGKILL)
+
+    def _stop_all(self) -> None:
+        for each in self._running.values():
+            each.stop()
 
     def _pass_on(self, number: signal.Signals) -> None:
-        for process in self._running.values():
-            _send(process, number)
+        for each in self._running.values():
+            each.signal(number)
 
     async def _keep(self, number: int) -> int:
         """Keep one process running; its last exit code."""
@@ -129,15 +134,18 @@ class Fleet:
                 return 0
 
     async def _one_life(self, number: int, changed: asyncio.Event) -> int:
-        env = os.environ | self._env | self._notices.environment(number) | member.environment(number)
-        process = await asyncio.create_subprocess_exec(*self._command, env=env, process_group=0)
-        self._running[number] = process
+        line = StopLine()
+        env = os.environ | self._env | self._notices.environment(number) | member.environment(number, line.fd)
         try:
+            process = await asyncio.create_subprocess_exec(*self._command, env=env, process_group=0, pass_fds=[line.fd])
+            line.handed_over()
+            running = self._running[number] = Running(process, line)
             if self._stopping.is_set() or changed.is_set():  # all were told while this one started
-                _send(process, signal.SIGTERM)
+                running.stop()
             return await process.wait()
         finally:
-            del self._running[number]
+            self._running.pop(number, None)
+            line.close()
             self._notices.gone(number)
 
     async def _pause(self, number: int, code: int, deaths: int, changed: asyncio.Event) -> None:
@@ -160,10 +168,23 @@ class Fleet:
         return _as_exit_code(code)
 
 
-def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)  # Process.send_signal polls, and may reap what asyncio waits for
+class Running:
+    """One process, and the line to it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, line: StopLine) -> None:
+        self._process = process
+        self._line = line
+
+    def stop(self) -> None:
+        """Have it stop; a second time: at once."""
+        if not self._line.stop():
+            self.signal(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal it, unless it has ended."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)  # Process.send_signal polls, and may reap what asyncio waits for
 
 
 def _as_exit_code(code: int) -> int:

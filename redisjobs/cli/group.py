@@ -14,6 +14,7 @@ from redisjobs.cli.options import store_options
 COMMANDS = {
     "worker": "redisjobs.cli.worker:worker",
     "relay": "redisjobs.cli.relay:relay",
+    "scheduler": "redisjobs.cli.scheduler:scheduler",
     "dev": "redisjobs.cli.dev:dev",
     "demo": "redisjobs.cli.demo.command:demo",
     "migrate": "redisjobs.cli.migrate:migrate",
@@ -22,9 +23,15 @@ COMMANDS = {
     "top": "redisjobs.cli.top:top",
     "doctor": "redisjobs.cli.doctor:doctor",
     "jobs": "redisjobs.cli.jobs:jobs",
+    "steps": "redisjobs.cli.steps:steps",
+    "fork": "redisjobs.cli.steps:fork",
     "dead": "redisjobs.cli.dead:dead",
     "outbox": "redisjobs.cli.outbox:outbox",
     "queues": "redisjobs.cli.queues:queues",
+    "limits": "redisjobs.cli.limits:limits",
+    "schedules": "redisjobs.cli.schedules:schedules",
+    "events": "redisjobs.cli.events:events",
+    "webhooks": "redisjobs.cli.webhooks.command:webhooks",
     "schema": "redisjobs.cli.schema:schema",
 }
 """Each subcommand's module and name. A new one needs a line here and nothing else."""
@@ -61,11 +68,13 @@ Examples:
   redisjobs migrate                                make or update the tables
   redisjobs relay                                  carry committed rows to Redis, and outcomes back
   redisjobs worker shop:app -q default,mail -c 20  run jobs
+  redisjobs scheduler shop:app                     dispatch the jobs of schedules when they are due
   redisjobs status                                 one screen on everything
   redisjobs top                                    the same, live
   redisjobs explain ID                             where a job is, why it does not run, what happens next
   redisjobs doctor                                 is this set-up sound, and what mends it
   redisjobs dead redrive --error TimeoutError      give dead letters a new life
+  redisjobs events send approved 1207              what a durable run waits for
 
 \b
 The stores are found in REDISJOBS_DATABASE_URL and REDISJOBS_REDIS_URL, else in DATABASE_URL and REDIS_URL.

@@ -10,7 +10,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
-from redisjobs.cli.render import printable
+from redisjobs.cli.plain_text import printable
 from redisjobs.context import current
 from redisjobs.tracing import trace_id
 

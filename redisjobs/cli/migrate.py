@@ -6,6 +6,7 @@ import click
 
 from redisjobs import migrations
 from redisjobs.cli import render
+from redisjobs.cli.hints import hint
 from redisjobs.cli.options import given, json_option, store_options
 
 
@@ -43,7 +44,7 @@ def _check(missing: list[str], schema: str, *, as_json: bool) -> None:
     if as_json:
         render.as_json({"schema": schema, "missing": missing})
     elif missing:
-        click.echo(f"schema {schema} lacks {', '.join(missing)}: run `redisjobs migrate`")
+        click.echo(hint(f"schema {schema} lacks {', '.join(missing)}: run `redisjobs migrate`"))
     else:
         click.echo(f"schema {schema} is up to date")
     if missing:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import click
 
+from redisjobs.base.durations import many
 from redisjobs.cli import exits, render
 from redisjobs.cli.options import given, job_id, json_option, store_options, unknown
 from redisjobs.cli.status import failing_words
@@ -92,7 +93,7 @@ def _move(wanted: Sequence[UUID], *, aside: bool) -> None:
         states = operator.states(wanted)
         fit = [each for each in dict.fromkeys(wanted) if states.get(each) == before]
         moved = operator.set_aside(fit, aside=aside) if fit else 0
-    click.echo(f"{moved} rows {words}")
+    click.echo(f"{many(moved, 'row')} {words}")
     for each in wanted:
         if each not in states:
             click.echo(unknown(each), err=True)

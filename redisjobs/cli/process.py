@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from redisjobs.base import stops
+from redisjobs.base.stops import StopLine
 from redisjobs.cli import member
 from redisjobs.errors import ConfigurationError
 
@@ -42,13 +44,18 @@ def _end_at_once(*_: object) -> None:
 def _be_process_one() -> None:
     watched = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    line = StopLine()
     child = os.fork()
     if child == 0:
+        stops.obey(line.taken())
         os.setpgid(0, 0)  # a Ctrl-C of the terminal reaches it once, through us
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
+    line.handed_over()
     while True:
         number = signal.sigwait(watched)
+        if number in STOP_SIGNALS and line.stop():
+            continue
         if number != signal.SIGCHLD:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)

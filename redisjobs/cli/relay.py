@@ -92,13 +92,23 @@ def relay(
 async def _serve(stores: Settings, settings: RelaySettings, monitor: Monitor) -> int:
     asked = asyncio.Event()
     Signals(asked.set).take_over()  # for good: further signals change nothing, for the stop has a limit of its own
-    async with relaying(stores, settings) as made, supervised(made, lambda: made.works):
-        with _told_by(monitor, made, stores) as tell:
-            async with monitor.watching(made, tell):
-                await asked.wait()
-                process.end_soon(0, within=STOP_S + process.END_S)  # a driver may wait for a silent store for longer
-                await made.stop(STOP_S)
+    async with (
+        relaying(stores, settings) as made,
+        supervised(made, lambda: made.works),
+        watched(made, monitor, stores),
+    ):
+        await asked.wait()
+        process.end_soon(0, within=STOP_S + process.END_S)  # a driver may wait for a silent store for longer
+        await made.stop(STOP_S)
     return 0
+
+
+@contextlib.asynccontextmanager
+async def watched(made: Relay, monitor: Monitor, stores: Settings) -> AsyncGenerator[None]:
+    """Inside the block the monitor speaks for this relay."""
+    with _told_by(monitor, made, stores) as tell:
+        async with monitor.watching(made, tell):
+            yield
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redisjobs.base.durations import age
+from redisjobs.cli.plain_text import printable
 
 __all__ = ["age", "as_json", "cell", "facts", "heading", "printable", "short", "table"]
 
@@ -77,11 +78,6 @@ def cell(value: object) -> Text:
     if isinstance(value, datetime):
         return Text(f"{value.astimezone():%Y-%m-%d %H:%M:%S}")
     return Text(printable(str(value)))
-
-
-def printable(text: str) -> str:
-    """The text with its control characters made visible; line ends and tabs stay."""
-    return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
 
 
 def short(text: str | None, most: int = 100) -> str | None:

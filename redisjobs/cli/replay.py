@@ -11,6 +11,7 @@ from uuid import UUID
 
 import click
 
+from redisjobs.base.durations import many
 from redisjobs.cli import bulk, exits, render
 from redisjobs.cli.filters import DRY_RUN, YES, filters
 from redisjobs.cli.options import given, json_option, store_options
@@ -126,9 +127,9 @@ def replay(
         lasts = render.age(found.count / rate)
         if dry_run:
             document = {"fit": found.count, "sample": found.sample, "dry_run": True, "lasts_s": found.count / rate}
-            bulk.tell_sample(found, f"dead letters would be redriven within {lasts}", document if as_json else None)
+            bulk.tell_sample(found, "dead letter", f"would be redriven within {lasts}", document if as_json else None)
             return
-        bulk.confirm(f"redrive {found.count} dead letters within {lasts}?", found.count, yes=yes)
+        bulk.confirm(f"redrive {many(found.count, 'dead letter')} within {lasts}?", found.count, yes=yes)
         most = stop_on_failures if stop_on_failures < 1 else None
         run = Replay(search, operator, pace.Pace(rate), until=until, most=most, say=_teller())
         try:
@@ -144,10 +145,10 @@ def _conclude(run: Replay, total: int, until: datetime, *, went_through: bool, a
         render.as_json({"fit": total, "done": run.redriven, "stopped": not went_through, "ended": watch.ended,
                         "failed_again": watch.failing, "under_way": watch.under_way})  # fmt: skip
     else:
-        click.echo(f"{run.redriven} dead letters redriven; {watch}")
+        click.echo(f"{many(run.redriven, 'dead letter')} redriven; {watch}")
     if not went_through:
         raise exits.Fault(
-            f"stopped: too many fail again ({watch}); {max(0, total - run.redriven)} are left. "
+            f"stopped: too many fail again ({watch}); {many(max(0, total - run.redriven), 'is left', 'are left')}. "
             f"Look at one with `redisjobs dead list` and `dead show ID`, mend it, then: {_how_to_go_on(until)}"
         )
 

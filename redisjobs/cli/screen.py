@@ -69,6 +69,8 @@ COLUMNS = (
     Column("ready", lambda q: number(q.ready)),
     Column("oldest", lambda q: span(q.ready_s)),
     Column("due", lambda q: number(q.due)),
+    Column("lane", lambda q: number(q.behind) if q.behind else "", wide=True),
+    Column("limit", lambda q: number(q.limited) if q.limited else "", wide=True),
     Column("run/slots", _running),
     Column("in/s", lambda q: number(q.in_per_s)),
     Column("out/s", lambda q: number(q.out_per_s)),

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
 from redisjobs import migrations
+from redisjobs.base.durations import many
 from redisjobs.base.urls import redact
-from redisjobs.broker.view import Consumer, QueueView, ServerView, View
+from redisjobs.broker.presence import Presence
+from redisjobs.broker.view import QueueView, ServerView, View
 from redisjobs.cli import exits, render
+from redisjobs.cli.hints import hint
 from redisjobs.cli.options import given, json_option, store_options
-from redisjobs.errors import RedisjobsError
-from redisjobs.explain.obstacles import SILENT_S
+from redisjobs.cli.webhooks import shown
+from redisjobs.errors import RedisjobsError, StoreRefused
 from redisjobs.operator import Operator, QueueLine
+from redisjobs.served import serving, why_nobody
 from redisjobs.settings import RelaySettings, Settings
+from redisjobs.webhooks.admin import EndpointAdmin, EndpointLine
 
 WAITING = ("staged", "deferred")
 BUDGET = RelaySettings().memory_budget
@@ -31,8 +38,10 @@ class Report:
     standby: bool = False
     missing: list[str] = field(default_factory=list[str])
     lines: dict[str, QueueLine] = field(default_factory=dict[str, QueueLine])
+    endpoints: list[EndpointLine] = field(default_factory=list[EndpointLine])
     redis: ServerView | None = None
     views: dict[str, QueueView] = field(default_factory=dict[str, QueueView])
+    workers: list[Presence] = field(default_factory=list[Presence])
     errors: dict[str, RedisjobsError] = field(default_factory=dict[str, RedisjobsError])
 
     @property
@@ -86,13 +95,17 @@ def _ask_postgres(report: Report) -> None:
         report.missing = migrations.missing(url, schema)
         if not report.missing:
             report.lines = {line.queue: line for line in operator.queues()}
+    if not report.missing:
+        with EndpointAdmin(url, schema) as admin:
+            report.endpoints = admin.endpoints()
 
 
 def _ask_redis(report: Report) -> None:
     with View(report.settings.need_redis_url(), report.settings.prefix) as view:
         names = sorted({*report.lines, *view.queues()})
-        report.views = view.look(names)
-        report.redis = view.server()
+        report.views, report.workers = view.look(names), view.workers()
+        with suppress(StoreRefused):  # INFO is no right that jobs need
+            report.redis = view.server()
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -111,12 +124,14 @@ def document(report: Report) -> dict[str, Any]:
             "maxmemory": redis and redis.maxmemory, "policy": redis and redis.policy,
             "full": redis and redis.is_full(BUDGET), "error": errors.get("redis"),
         },
-        "queues": [queue_document(name, report.lines.get(name), report.views.get(name)) for name in report.queues],
+        "queues": [queue_document(name, report) for name in report.queues],
+        "webhooks": [each.document() for each in report.endpoints],
     }  # fmt: skip
 
 
-def queue_document(name: str, line: QueueLine | None, view: QueueView | None) -> dict[str, Any]:
+def queue_document(name: str, report: Report) -> dict[str, Any]:
     """One queue as JSON; null is what could not be asked."""
+    line, view = report.lines.get(name), report.views.get(name)
     return {
         "queue": name,
         "paused": line.paused if line else view.paused if view else None,
@@ -125,20 +140,38 @@ def queue_document(name: str, line: QueueLine | None, view: QueueView | None) ->
         "dead": line and line.dead,
         "finished": line and line.finished,
         "oldest_s": line and line.oldest_s,
+        "oldest_parked_s": line and line.oldest_parked_s,
+        "oldest_dead_s": line and line.oldest_dead_s,
         "publish_lag_s": line and (line.oldest_staged_s or 0.0),
         "failing": line and line.failing,
         "waiting": view and view.waiting,
         "running": view and view.running,
         "due": view and view.due,
+        "limited": view and view.limited,
+        "shared": view and view.shared,
+        "share_by": line and line.share_by,
+        "shares": line and json.loads(line.shares),
+        "behind": view and view.behind,
         "settle_lag_s": view and view.settle_lag_s,
         "consumers": view and view.consumers,
+        "workers": view and [each.worker_id for each in serving(report.workers, name)],
     }
 
 
 def show(report: Report) -> None:
     """The report as tables."""
-    render.facts({"Postgres": _postgres_words(report), "Redis": _redis_words(report)})
+    render.facts({"Postgres": hint(_postgres_words(report)), "Redis": _redis_words(report)})
     click.echo()
+    _show_queues(report)
+    if report.endpoints:
+        click.echo()
+        shown.show_table(report.endpoints)
+    for words in shown.wrong(report.endpoints):
+        click.echo()
+        render.heading(hint(words))
+
+
+def _show_queues(report: Report) -> None:
     if not report.queues:
         if not report.errors and not report.missing:
             click.echo("no queue yet: enqueue a job, and have a relay running")
@@ -159,21 +192,24 @@ def show(report: Report) -> None:
         "",
     ]
     render.table(headers, [_row(name, report.lines.get(name), report.views.get(name)) for name in report.queues])
-    members = [(name, each) for name in report.queues if name in report.views for each in report.views[name].consumers]
-    if members:
+    if report.workers:
         click.echo()
-        render.table(["worker", "queue", "running", "idle"], [_member(name, each) for name, each in members])
+        render.table(["worker", "queues", "running", "slots", "seen"], map(_worker, report.workers))
     for name in report.queues:
-        for words in wrong(name, report.lines.get(name), report.views.get(name)):
+        for words in wrong(name, report):
             click.echo()
-            render.heading(words)
+            render.heading(hint(words))
 
 
 def _row(name: str, line: QueueLine | None, view: QueueView | None) -> list[object]:
     states = line.states if line else {}
-    in_redis = sum(number for state, number in states.items() if state not in (*WAITING, "set_aside"))
+    in_redis = sum(number for state, number in states.items() if state not in (*WAITING, "set_aside", "suspended"))
     notes = [f"{number} {state.replace('_', ' ')}" for state, number in states.items()
              if state not in ("staged", "published")]  # fmt: skip
+    if view and view.limited:
+        notes.append(f"{view.limited} wait for a limit")
+    if view and view.behind:
+        notes.append(f"{view.behind} wait behind their lanes")
     paused = (line and line.paused) or (view and view.paused)
     relay = (line.holder if line.is_held else "nobody") if line else None
     return [
@@ -189,16 +225,25 @@ def _row(name: str, line: QueueLine | None, view: QueueView | None) -> list[obje
         render.age(line.oldest_staged_s or 0.0) if line else None,
         render.age(view.settle_lag_s) if view else None,
         relay,
-        ", ".join((["PAUSED"] if paused else []) + (["FAILING"] if line and line.failing else []) + notes),
+        ", ".join((["PAUSED"] if paused else []) + (["FAILING"] if line and line.failing else []) + notes + _old(line)),
     ]
 
 
-def _member(queue: str, consumer: Consumer) -> list[object]:
-    return [consumer.name, queue, consumer.running, render.age(consumer.idle_s)]
+def _old(line: QueueLine | None) -> list[str]:
+    """How long the oldest of those has been there that nothing moves by itself."""
+    ages = {"parked": line.oldest_parked_s, "dead": line.oldest_dead_s} if line else {}
+    return [f"oldest {what} {render.age(age_s)}" for what, age_s in ages.items() if age_s is not None]
 
 
-def wrong(name: str, line: QueueLine | None, view: QueueView | None) -> Generator[str]:
+def _worker(each: Presence) -> list[object]:
+    state = "GONE " if not each.is_there else f"{each.state} " if each.state != "running" else ""
+    return [each.worker_id, state + ",".join(each.queues), sum(each.running.values()), sum(each.slots.values()),
+            f"{render.age(each.seen_s)} ago"]  # fmt: skip
+
+
+def wrong(name: str, report: Report) -> Generator[str]:
     """What keeps the jobs of a queue from running, and what to do about each."""
+    line, view = report.lines.get(name), report.views.get(name)
     states = line.states if line else {}
     paused = (line and line.paused) or (view and view.paused)
     if line and line.failing:
@@ -207,13 +252,12 @@ def wrong(name: str, line: QueueLine | None, view: QueueView | None) -> Generato
         yield f"queue {name}: no relay holds it, so nothing is published\n  start one with: redisjobs relay"
     if paused and (states or (view and view.waiting)):
         yield f"queue {name} is paused\n  start its jobs again with: redisjobs queues resume {name}"
-    elif view and (view.waiting or view.running) and all(each.idle_s > SILENT_S for each in view.consumers):
-        silent = ": those that did have fallen silent" if view.consumers else ""
+    elif view and (view.waiting or view.running) and (why := why_nobody(report.workers, name)):
         remedy = f"redisjobs worker MODULE:APP --queues {name}"
-        yield f"queue {name}: no worker serves it{silent}\n  start one with: {remedy}"
+        yield f"queue {name}: no worker serves it{why}\n  start one with: {remedy}"
     if parked := states.get("parked"):
         yield (
-            f"queue {name}: no worker that looked knows the names of {parked} parked jobs\n"
+            f"queue {name}: no worker that looked knows the name of {many(parked, 'parked job')}\n"
             f"  deploy the app that declares them; which they are: redisjobs jobs list --queue {name} --state parked"
         )
 
@@ -238,9 +282,11 @@ def _postgres_words(report: Report) -> str:
 
 
 def _redis_words(report: Report) -> str:
-    if report.redis is None:
-        return f"DOWN: {report.errors.get('redis')}"
     redis, url = report.redis, redact(report.settings.need_redis_url())
+    if error := report.errors.get("redis"):
+        return f"DOWN: {error}"
+    if redis is None:
+        return f"at {url}, whose user may not ask for INFO"
     limit = f" of {redis.maxmemory / 2**20:.0f}" if redis.maxmemory else ""
     words = f"{redis.version} at {url}, {redis.used_memory / 2**20:.1f}{limit} MiB used"
     return (

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from redisjobs.app import App
-from redisjobs.cli import member, process, render
+from redisjobs.base.durations import many
+from redisjobs.cli import member, process
 from redisjobs.cli.apps import load_app
 from redisjobs.cli.fleet import Fleet, this_command
 from redisjobs.cli.monitoring import Watch, watch_options
 from redisjobs.cli.options import Function, duration, given, store_options
+from redisjobs.cli.plain_text import printable
 from redisjobs.cli.reload import reloading
-from redisjobs.cli.start import need_redis
+from redisjobs.cli.scheduler import scheduling
+from redisjobs.cli.start import need_redis, need_tables
 from redisjobs.cli.supervisor import supervised
 from redisjobs.drain import Receipt
 from redisjobs.logs import event
 from redisjobs.monitoring import Monitor
 from redisjobs.monitoring.attempts import Attempts
+from redisjobs.monitoring.family import Family
+from redisjobs.monitoring.scheduler_figures import of_scheduler
 from redisjobs.monitoring.worker_figures import of_worker
+from redisjobs.scheduler import Scheduler
+from redisjobs.settings import SchedulerSettings
 from redisjobs.worker import Worker
 
 log = logging.getLogger("redisjobs.worker")
@@ -109,6 +119,13 @@ Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down a
     show_default=True,
     help="How long running bodies may go on after the first signal.",
 )
+@click.option(
+    "--max-losses",
+    type=click.IntRange(1, 1_000_000),
+    default=3,
+    show_default=True,
+    help="Leases lost in a row after which a job counts as one that kills its worker: a dead letter.",
+)
 @click.option("--burst", is_flag=True, help="End when nothing waits, runs, or is due by now; what is due later stays.")
 @click.option(
     "--worker-id",
@@ -124,13 +141,19 @@ Exit codes: 0 all was finished, 75 something was handed back, 69 Redis is down a
     help="So many processes, each with --concurrency slots; one that ends is started again.",
 )
 @reload_option
+@click.option(
+    "--scheduler",
+    "schedules",
+    is_flag=True,
+    help="Dispatch schedules too, as `redisjobs scheduler` does; needs Postgres. Of several processes the first does.",
+)
 @click.option("--uvloop/--no-uvloop", default=None, help="By default where it is installed.")
 @watch_options
 @store_options
 def worker(
     *, place: str | None, app: str | None, queues: list[str], concurrency: int | dict[str, int],
-    visibility_timeout: float, heartbeat_interval: float | None, shutdown_grace: float, burst: bool, worker_id: str,
-    uvloop: bool | None, processes: int, reload: bool, watch: Watch,
+    visibility_timeout: float, heartbeat_interval: float | None, shutdown_grace: float, max_losses: int, burst: bool,
+    worker_id: str, uvloop: bool | None, processes: int, reload: bool, schedules: bool, watch: Watch,
 ) -> None:  # fmt: skip
     """Run jobs."""
     process.prepare()
@@ -146,14 +169,17 @@ def worker(
     _tell_unserved(found, queues)
 
     with watch.monitor("worker") as monitor:
-        attempts = Attempts(found.jobs) if monitor.serves_metrics else None
+        attempts = counting(found, monitor)
         made = Worker(
             found, queues=queues, concurrency=concurrency, visibility_timeout=visibility_timeout,
-            heartbeat_interval=heartbeat_interval, drain_grace=shutdown_grace, worker_id=worker_id, burst=burst,
-            observer=attempts,
+            heartbeat_interval=heartbeat_interval, drain_grace=shutdown_grace, max_losses=max_losses,
+            worker_id=worker_id, burst=burst, observer=attempts,
         )  # fmt: skip
         need_redis(found.settings)
-        code = process.run(_serve(made, monitor, attempts), uvloop=uvloop)
+        schedules = schedules and number in (None, 1)
+        if schedules:
+            need_tables(found.settings)
+        code = process.run(_serve(made, monitor, attempts, schedules=schedules), uvloop=uvloop)
     raise click.exceptions.Exit(code)
 
 
@@ -167,21 +193,54 @@ def run_fleet(place: str, processes: int, *, burst: bool, reload: bool) -> int:
     return asyncio.run(reloading(made, place) if reload else made.run())
 
 
-async def _serve(made: Worker, monitor: Monitor, attempts: Attempts | None) -> int:
-    tell = None if attempts is None else lambda: of_worker(made, attempts)
-    async with monitor.watching(made, tell), supervised(made, lambda: made.works):
+async def _serve(made: Worker, monitor: Monitor, attempts: Attempts | None, *, schedules: bool) -> int:
+    async with contextlib.AsyncExitStack() as stack:
+        beside = None
+        if schedules:
+            beside = await stack.enter_async_context(scheduling(made.app.settings, SchedulerSettings(), made.app))
+        await stack.enter_async_context(watched(made, monitor, attempts, beside))
+        await stack.enter_async_context(supervised(made, lambda: made.works))
         receipt = await made.run()
     return conclude(receipt)
 
 
-def need_place(place: str | None) -> str:
+def counting(app: App, monitor: Monitor) -> Attempts | None:
+    """What counts the attempts of a worker, where somebody asks for its metrics."""
+    return Attempts(app.jobs) if monitor.serves_metrics else None
+
+
+def watched(
+    made: Worker, monitor: Monitor, attempts: Attempts | None, beside: Scheduler | None = None
+) -> AbstractAsyncContextManager[None]:
+    """Inside the block the monitor speaks for this worker, and tells of the scheduler beside it."""
+
+    def tell() -> Iterator[Family]:
+        if attempts is not None:
+            yield from of_worker(made, attempts)
+        if beside is not None:
+            yield from of_scheduler(beside)
+
+    return monitor.watching(made, tell)
+
+
+def need_place(place: str | None, more: str = "") -> str:
     """Where the app is.
 
+    Args:
+        more: what else is said where nothing tells.
+
     Raises:
-        click.UsageError: nothing says so.
+        click.UsageError: nothing does.
     """
     if not place:
-        raise click.UsageError("Missing the app: pass MODULE:APP, such as shop.jobs:app, or set REDISJOBS_APP.")
+        said = "Missing the app: pass MODULE:APP, such as shop.jobs:app, or set REDISJOBS_APP."
+        if Path("manage.py").is_file():
+            context = click.get_current_context()
+            words = context.command_path.removeprefix(context.find_root().command_path)
+            more = (
+                f"\nThis is the folder of a Django project, whose own command knows: python manage.py redisjobs{words}"
+            )
+        raise click.UsageError(f"{said}{more}")
     return place
 
 
@@ -218,15 +277,17 @@ def conclude(receipt: Receipt) -> int:
 
 
 def tell(receipt: Receipt, *, as_json: bool) -> None:
-    """Print a line for each job that ran when the drain began, and one that counts them."""
+    """Print a line for each job that ran when the drain began, and one that counts them and all that ran before."""
     fates = {fate: receipt.count(fate) for fate in ("finished", "handed back", "abandoned")}
     number = member.number()
     if as_json:
         for line in receipt.lines:
             click.echo(json.dumps({"fate": line.fate, "job_id": line.job_id, "job": line.job, "queue": line.queue}))
-        click.echo(json.dumps({"drained": fates} | ({} if number is None else {"process": number})))
+        done = {"processed": receipt.processed, "failed": receipt.failed, "drained": fates}
+        click.echo(json.dumps(done | ({} if number is None else {"process": number})))
         return
     for line in receipt.lines:
-        click.echo(f"{line.fate:<11}  {line.job_id}  {render.printable(line.job)}  {line.queue}")
+        click.echo(f"{line.fate:<11}  {line.job_id}  {printable(line.job)}  {line.queue}")
     who = "" if number is None else f"process {number} "
-    click.echo(f"{who}drained: " + ", ".join(f"{count} {fate}" for fate, count in fates.items()))
+    life = f"{who}processed {many(receipt.processed, 'attempt')} in its life, {receipt.failed} of them failed"
+    click.echo(f"{life}; during the drain: " + ", ".join(f"{count} {fate}" for fate, count in fates.items()))

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 
-from redisjobs.broker.checkup import RedisFacts, check_up
-from redisjobs.doctor import of_postgres, of_queues, of_redis, of_settings
+from redisjobs.base.durations import many
+from redisjobs.broker.checkup import Checkup, RedisFacts, check_up
+from redisjobs.doctor import of_limits, of_postgres, of_queues, of_redis, of_schedules, of_settings
 from redisjobs.doctor.facts import PostgresFacts, QueueFacts
 from redisjobs.doctor.finding import Finding, Verdict, fail, named, ok, unknown
 from redisjobs.doctor.gather import look_at_postgres, look_at_queues
 from redisjobs.doctor.of_settings import Given
 from redisjobs.errors import RedisjobsError
 from redisjobs.settings import Settings
+from redisjobs.timetable import Timetable
 
 REACHED = {"postgres": "postgres.reached", "redis": "redis.reached"}
+CLUSTER = "redis.cluster"
 LOOKED = "queues.looked"
+_WORST = ("fail", "warn", "unknown", "ok")
 CHECKS = (
-    *of_settings.CHECKS, REACHED["postgres"], *of_postgres.CHECKS, REACHED["redis"], *of_redis.CHECKS, LOOKED,
-    of_queues.SHOWN, *of_queues.CHECKS,
+    *of_settings.CHECKS, REACHED["postgres"], *of_postgres.CHECKS, REACHED["redis"], CLUSTER, *of_redis.CHECKS, LOOKED,
+    of_queues.SHOWN, *of_queues.CHECKS, *of_limits.CHECKS, *of_schedules.CHECKS,
 )  # fmt: skip
 """The names of all checks, in the order in which they are made."""
 
@@ -46,7 +51,8 @@ def examine(settings: Settings, given: Given, meant_for: str | None = None) -> l
         found += _of_redis(redis)
     except RedisjobsError as error:
         found.append(_unreached("redis", error))
-    return [*found, *_of_queues(settings, postgres, redis)]
+    queues, limits = _of_queues(settings, postgres, redis), _of_limits(settings, redis)
+    return [*found, *queues, *limits, *_of_schedules(settings, postgres)]
 
 
 def _unreached(store: str, error: RedisjobsError) -> Finding:
@@ -63,16 +69,27 @@ def _of_postgres(facts: PostgresFacts, meant_for: str | None) -> Generator[Findi
         yield named(name, made)
 
 
-def _of_redis(facts: RedisFacts) -> Generator[Finding]:
-    yield named(REACHED["redis"], ok(f"at {facts.host or 'a socket'}, keys {facts.prefix}:*"))
+def _of_redis(checkup: Checkup) -> Generator[Finding]:
+    first, *others = checkup.nodes
+    where = ", ".join(each.node for each in checkup.nodes) if others else first.host or "a socket"
+    yield named(REACHED["redis"], ok(f"at {where}, keys {first.prefix}:*"))
+    unsure = not first.info and checkup.coverage is None
+    yield named(CLUSTER, unknown("INFO is forbidden") if unsure else of_redis.cluster(checkup))
     for name, check in of_redis.CHECKS.items():
-        if not facts.info and name in of_redis.NEED_INFO:
-            yield named(name, unknown("INFO is forbidden"))
-        else:
-            yield named(name, check(facts))
+        made = [_on_node(facts, name, check) for facts in checkup.nodes]
+        yield named(name, min(made, key=lambda verdict: _WORST.index(verdict.level)))
 
 
-def _of_queues(settings: Settings, postgres: PostgresFacts | None, redis: RedisFacts | None) -> Generator[Finding]:
+def _on_node(facts: RedisFacts, name: str, check: of_redis.Check) -> Verdict:
+    """What a check finds on one server; of a cluster, where that is, unless all is well."""
+    forbidden = not facts.info and name in of_redis.NEED_INFO
+    verdict = unknown("INFO is forbidden") if forbidden else check(facts)
+    return (
+        verdict if verdict.level == "ok" or not facts.node else replace(verdict, value=f"{facts.node}: {verdict.value}")
+    )
+
+
+def _of_queues(settings: Settings, postgres: PostgresFacts | None, redis: Checkup | None) -> Generator[Finding]:
     database = (settings.need_database_url(), settings.schema) if postgres and postgres.has_tables else None
     keys = (settings.need_redis_url(), settings.prefix) if redis else None
     try:
@@ -80,9 +97,36 @@ def _of_queues(settings: Settings, postgres: PostgresFacts | None, redis: RedisF
     except RedisjobsError as error:
         yield named(LOOKED, unknown(" ".join(str(error).split())))
         return
-    yield named(LOOKED, unknown(str(refused)) if refused else ok(f"{len(queues)} queues"))
+    yield named(LOOKED, unknown(str(refused)) if refused else ok(many(len(queues), "queue")))
     for queue in queues:
         yield from _of_queue(queue)
+
+
+def _of_limits(settings: Settings, redis: Checkup | None) -> Generator[Finding]:
+    if redis is None:
+        return
+    try:
+        facts = of_limits.look_at_limits(settings.need_redis_url(), settings.prefix)
+    except RedisjobsError as error:
+        for name in of_limits.CHECKS:
+            yield named(name, unknown(" ".join(str(error).split())))
+        return
+    for name, check in of_limits.CHECKS.items():
+        yield named(name, check(facts))
+
+
+def _of_schedules(settings: Settings, postgres: PostgresFacts | None) -> Generator[Finding]:
+    if postgres is None or not postgres.has_tables:
+        return
+    try:
+        with Timetable(settings.need_database_url(), settings.schema) as timetable:
+            lines = timetable.lines()
+    except RedisjobsError as error:
+        for name in of_schedules.CHECKS:
+            yield named(name, unknown(" ".join(str(error).split())))
+        return
+    for name, check in of_schedules.CHECKS.items():
+        yield named(name, check(lines))
 
 
 def _of_queue(queue: QueueFacts) -> Iterable[Finding]:

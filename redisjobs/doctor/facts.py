@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from redisjobs.broker.presence import Presence
 from redisjobs.broker.view import QueueView
 from redisjobs.operator import QueueLine
 
@@ -101,6 +102,7 @@ class QueueFacts:
 
     Args:
         ungrouped: entries in streams that have no group.
+        workers: all that said of late that they are there, whatever they serve.
         lapsed: who holds jobs under a lease that lapsed, and the seconds since then.
         known: Postgres was asked, so that no line means no queue.
     """
@@ -109,5 +111,6 @@ class QueueFacts:
     line: QueueLine | None
     view: QueueView | None
     ungrouped: int = 0
+    workers: Sequence[Presence] = ()
     lapsed: tuple[str, float] | None = None
     known: bool = True

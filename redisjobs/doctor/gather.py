@@ -12,6 +12,7 @@ from redisjobs import migrations
 from redisjobs.base import statements
 from redisjobs.base.postgres import check_database_url, in_our_words, options
 from redisjobs.broker.checkup import ungrouped
+from redisjobs.broker.presence import Presence
 from redisjobs.broker.view import QueueView, View
 from redisjobs.doctor import limits
 from redisjobs.doctor.facts import Holding, HotTable, PostgresFacts, QueueFacts, Server
@@ -65,6 +66,7 @@ def look_at_queues(
     views: dict[str, QueueView] = {}
     loose: dict[str, int] = {}
     lapsed: dict[str, tuple[str, float]] = {}
+    workers: list[Presence] = []
     refused: StoreRefused | None = None
     if database is not None:
         try:
@@ -76,14 +78,20 @@ def look_at_queues(
         try:
             with View(*redis) as view:
                 names = sorted({*lines, *view.queues()})
-                views = view.look(names)
+                views, workers = view.look(names), view.workers()
                 loose = ungrouped(*redis, names)
                 lapsed = _lapsed(view, views)
         except StoreRefused as error:
             refused = refused or error
     found = [
         QueueFacts(
-            name, lines.get(name), views.get(name), loose.get(name, 0), lapsed.get(name), known=database is not None
+            name,
+            lines.get(name),
+            views.get(name),
+            loose.get(name, 0),
+            workers,
+            lapsed.get(name),
+            known=database is not None,
         )
         for name in sorted({*lines, *views})
     ]

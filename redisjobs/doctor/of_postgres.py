@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from redisjobs.base.durations import age
+from redisjobs.base.durations import age, many
 from redisjobs.doctor import limits
 from redisjobs.doctor.facts import Holding, PostgresFacts
 from redisjobs.doctor.finding import Verdict, fail, ok, unknown, warn
@@ -118,10 +118,11 @@ def connections(facts: PostgresFacts) -> Verdict:
         if 0 <= limit < limits.RELAY_CONNECTIONS:
             kind, name = what.split(" ", 1)
             verb = "ROLE" if kind == "login" else "DATABASE"
-            return fail(f"{what} may have {limit} connections", f"a relay takes up to {limits.RELAY_CONNECTIONS}",
+            found = f"{what} may have {many(limit, 'connection')}"
+            return fail(found, f"a relay takes up to {limits.RELAY_CONNECTIONS}",
                         f'psql -c "ALTER {verb} {name} CONNECTION LIMIT 20"')  # fmt: skip
     free = server.places - server.taken
-    found = f"{server.taken} of {server.places} connections are taken"
+    found = f"connections taken: {server.taken} of {server.places}"
     if free < limits.RELAY_CONNECTIONS or server.taken > server.places * limits.FULL_SHARE:
         verdict = fail if free < limits.RELAY_CONNECTIONS else warn
         return verdict(found, "a relay that finds no place cannot publish or settle",
@@ -179,7 +180,7 @@ def bloat(facts: PostgresFacts) -> Verdict:
     table = facts.table
     if table is None:
         return unknown("the tables are not there")
-    found = f"{table.live_rows} rows live and {table.dead_rows} dead, {table.bytes / 2**20:.1f} MiB"
+    found = f"rows: {table.live_rows} live and {table.dead_rows} dead, {table.bytes / 2**20:.1f} MiB"
     if table.dead_rows > max(limits.DEAD_ROWS, 2 * table.live_rows):
         return warn(found, "vacuum does not keep up: something holds an old snapshot, or vacuum is off",
                     f'psql -c "VACUUM (ANALYZE) {facts.schema}.outbox"')  # fmt: skip
@@ -195,7 +196,7 @@ def snapshots(facts: PostgresFacts) -> Verdict:
                     f'psql -c "SELECT pg_terminate_backend({oldest.name})"')  # fmt: skip
     hidden = next((each for each in facts.holding if each.kind == "hidden"), None)
     if hidden is not None:
-        return unknown(f"{hidden.name} sessions may not be looked into",
+        return unknown(f"sessions that may not be looked into: {hidden.name}",
                        f'psql -c "GRANT pg_read_all_stats TO {facts.server.login}"')  # fmt: skip
     return ok(f"the oldest transaction is open for {age(oldest.age_s)}" if oldest else "no transaction is open")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from redisjobs.base.durations import age
+from redisjobs.base.durations import age, many
 from redisjobs.doctor import limits
 from redisjobs.doctor.facts import QueueFacts
 from redisjobs.doctor.finding import Verdict, fail, ok, warn
+from redisjobs.served import serving, why_nobody
 
 
 def relay(queue: QueueFacts) -> Verdict | None:
@@ -54,10 +55,22 @@ def set_aside(queue: QueueFacts) -> Verdict | None:
 def parked(queue: QueueFacts) -> Verdict | None:
     """Every name is known to some worker."""
     count = queue.line.states.get("parked", 0) if queue.line else 0
-    if not count:
+    if queue.line is None or not count:
         return None
-    return warn(f"jobs that are parked, for no worker knows their names: {count}", "they are tried again, in vain",
+    old_s = queue.line.oldest_parked_s or 0.0
+    found = f"jobs that are parked, for no worker knows their names: {count}, the oldest of {age(old_s)}"
+    why = "they are tried again, in vain"
+    return warn(found, f"{why}, and for longer than a deploy takes" if old_s > limits.PARKED_S else why,
                 f"redisjobs jobs list --queue {queue.name} --state parked; then deploy what declares them")  # fmt: skip
+
+
+def dead(queue: QueueFacts) -> Verdict | None:
+    """Nobody forgot what was given up."""
+    old_s = (queue.line.oldest_dead_s or 0.0) if queue.line else 0.0
+    if queue.line is None or old_s <= limits.FORGOTTEN_S:
+        return None
+    return warn(f"dead letters: {queue.line.dead}, the oldest of {age(old_s)}", "nobody has looked after them",
+                f"redisjobs dead list --queue {queue.name}; then redisjobs dead redrive or dead purge")  # fmt: skip
 
 
 def paused(queue: QueueFacts) -> Verdict | None:
@@ -75,13 +88,11 @@ def workers(queue: QueueFacts) -> Verdict | None:
     view = queue.view
     if view is None or not view.waiting:
         return None
-    remedy = f"redisjobs worker MODULE:APP --queues {queue.name}"
-    if not view.consumers:
-        return warn(f"no worker serves it, and jobs wait: {view.waiting}", "they never start", remedy)
-    if all(each.idle_s > limits.SILENT_S for each in view.consumers):
-        return warn(f"its workers are silent, and jobs wait: {view.waiting}",
-                    "they never start", remedy)  # fmt: skip
-    return None
+    why = why_nobody(queue.workers, queue.name)
+    if why is None:
+        return None
+    return warn(f"no worker serves it{why}; jobs that wait: {view.waiting}", "they never start",
+                f"redisjobs worker MODULE:APP --queues {queue.name}")  # fmt: skip
 
 
 def leases(queue: QueueFacts) -> Verdict | None:
@@ -95,10 +106,10 @@ def leases(queue: QueueFacts) -> Verdict | None:
 
 
 def groups(queue: QueueFacts) -> Verdict | None:
-    """Streams can be read."""
-    if not queue.ungrouped:
+    """Streams can be read. A worker makes the group at its first look, so where none serves, that is the finding."""
+    if not queue.ungrouped or workers(queue) is not None:
         return None
-    why = "no worker has read there, or the group was deleted: who held jobs lost them, and they run again"
+    why = "the group was deleted: who held jobs lost them, and they run again"
     return warn(f"entries in streams without a group: {queue.ungrouped}", why,
                 f"redisjobs worker MODULE:APP --queues {queue.name}")  # fmt: skip
 
@@ -147,7 +158,11 @@ def shown(queue: QueueFacts) -> Verdict:
             f"{line.dead} dead",
         ]  # fmt: skip
     if view:
-        parts += [f"{view.waiting} wait, {view.running} run, {view.due} are due", f"{len(view.consumers)} workers"]
+        parts += [
+            f"{view.waiting} waiting, {view.running} running, {view.due} due",
+            f"{view.limited} behind a limit, {view.behind} behind their lanes",
+            many(len(serving(queue.workers, queue.name)), "worker"),
+        ]
     return ok(", ".join(parts))
 
 
@@ -158,6 +173,7 @@ CHECKS: dict[str, Check] = {
     "queues.settling": settling,
     "queues.set_aside": set_aside,
     "queues.parked": parked,
+    "queues.dead": dead,
     "queues.paused": paused,
     "queues.workers": workers,
     "queues.leases": leases,

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from redisjobs.broker.checkup import RedisFacts
+from redisjobs.broker.checkup import Checkup, RedisFacts
+from redisjobs.broker.coverage import ALL as ALL_SLOTS
 from redisjobs.doctor import limits
 from redisjobs.doctor.finding import Verdict, fail, ok, unknown, warn
 from redisjobs.doctor.of_postgres import clocks
@@ -33,12 +34,25 @@ def primary(facts: RedisFacts) -> Verdict:
     return ok("a primary")
 
 
-def cluster(facts: RedisFacts) -> Verdict:
-    """One server holds all keys."""
-    if facts.number("cluster_enabled"):
-        return warn("a node of a cluster", "queues whose keys are on other nodes are refused",
-                    "name a server that holds all keys in REDISJOBS_REDIS_URL")  # fmt: skip
-    return ok("one server")
+def cluster(checkup: Checkup) -> Verdict:
+    """Every key is on a server that can be reached, and that another can stand in for."""
+    whole = checkup.coverage
+    if whole is None:
+        if any(facts.number("cluster_enabled") for facts in checkup.nodes):
+            return fail("a node of a cluster, named as one server", "queues whose keys are on other nodes are refused",
+                        "write redis+cluster:// for redis:// in REDISJOBS_REDIS_URL")  # fmt: skip
+        return ok("one server")
+    if checkup.silent:
+        return fail(f"no answer from {', '.join(checkup.silent)}", "its queues stand still until a replica is promoted",
+                    "start it, or redis-cli CLUSTER FAILOVER FORCE on a replica of it")  # fmt: skip
+    if whole.served < ALL_SLOTS:
+        return fail(f"{ALL_SLOTS - whole.served} of {ALL_SLOTS} slots are served by no node",
+                    "queues in them stand still; with cluster-require-full-coverage all do",
+                    "redis-cli --cluster check HOST:PORT, then --cluster fix")  # fmt: skip
+    if whole.alone:
+        return warn(f"no replica of {', '.join(whole.alone)}", "its queues stand still with it, until it is back",
+                    "redis-cli --cluster add-node NEW:PORT HOST:PORT --cluster-slave")  # fmt: skip
+    return ok(f"a cluster of {whole.primaries}, every slot is served, every primary has a replica")
 
 
 def eviction(facts: RedisFacts) -> Verdict:
@@ -124,7 +138,7 @@ def idle_timeout(facts: RedisFacts) -> Verdict:
 def clients(facts: RedisFacts) -> Verdict:
     """There is room for workers."""
     most = facts.number("maxclients") or int(facts.config.get("maxclients", "0"))
-    found = f"{facts.number('connected_clients')} of {most} connections are taken"
+    found = f"connections taken: {facts.number('connected_clients')} of {most}"
     if most and facts.number("connected_clients") > most * limits.FULL_SHARE:
         return fail(found, "a worker that finds no place cannot read or renew",
                     f"redis-cli CONFIG SET maxclients {2 * most}")  # fmt: skip
@@ -160,7 +174,6 @@ CHECKS: dict[str, Check] = {
     "redis.looking": looking,
     "redis.version": version,
     "redis.primary": primary,
-    "redis.cluster": cluster,
     "redis.eviction": eviction,
     "redis.memory": memory,
     "redis.persistence": persistence,
@@ -171,5 +184,5 @@ CHECKS: dict[str, Check] = {
     "redis.clock": clock,
     "redis.encryption": encryption,
 }
-NEED_INFO = ("redis.version", "redis.primary", "redis.cluster", "redis.eviction", "redis.memory", "redis.persistence",
+NEED_INFO = ("redis.version", "redis.primary", "redis.eviction", "redis.memory", "redis.persistence",
              "redis.clients")  # fmt: skip

@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo
 
 from psycopg.conninfo import conninfo_to_dict
 
+from redisjobs.base.durations import many
+from redisjobs.base.urls import redis_servers
 from redisjobs.doctor.finding import Verdict, fail, ok, warn
 
 _OURS = {
@@ -46,7 +48,7 @@ def environment(given: Given) -> Verdict:
     strangers = sorted(name for name in given.environ if name.startswith("REDISJOBS_") and name not in given.names)
     if not strangers:
         count = sum(name.startswith("REDISJOBS_") for name in given.environ)
-        return ok(f"{count} REDISJOBS_ variables, all of them known")
+        return ok(f"{many(count, 'REDISJOBS_ variable')}, none that nobody reads")
     name, more = strangers[0], f", {', '.join(strangers[1:])}" if strangers[1:] else ""
     close = difflib.get_close_matches(name, given.names, 1, 0.6)
     remedy = f"export {close[0]}=…; unset {name}" if close else f"unset {name}"
@@ -76,7 +78,8 @@ def database_url(given: Given) -> Verdict:
 
 def redis_url(given: Given) -> Verdict:
     """Options in the URL come before those that redisjobs sets."""
-    parts = urlsplit(given.redis_url)
+    servers = redis_servers(given.redis_url)
+    parts = urlsplit(servers.url)
     options = dict(parse_qsl(parts.query))
     for name, why in _OURS.items():
         if name in options:
@@ -91,6 +94,9 @@ def redis_url(given: Given) -> Verdict:
             "ssl_cert_reqs=none", "whoever sits between can read and change jobs",
             "take ssl_cert_reqs=none out of REDISJOBS_REDIS_URL, and name the authority with ssl_ca_certs=FILE",
         )  # fmt: skip
+    if servers.kind != "one":
+        of_whom = f"sentinels of {servers.service}" if servers.service else "nodes of a cluster"
+        return ok(f"{parts.scheme} to {of_whom}: {', '.join(f'{host}:{port}' for host, port in servers.hosts)}")
     return ok(f"{parts.scheme} to {parts.hostname or parts.path}")
 
 

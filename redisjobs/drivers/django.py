@@ -52,7 +52,13 @@ def told() -> Generator[None]:
         cause: Any = error.__cause__  # Django's errors carry the driver's
         about = getattr(cause, "diag", None)
         code = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        ours = about and in_our_words(code, about.message_primary, about.table_name, about.constraint_name)
+        ours = about and in_our_words(
+            code,
+            about.message_primary,
+            about.table_name,
+            about.constraint_name,
+            command="python manage.py redisjobs",
+        )
         if not ours:
             raise
         raise ours from error

@@ -9,16 +9,19 @@ _NO_TABLES = frozenset({"42P01", "3F000", "42703", "42883"})
 _NO_RIGHT, _CHECK, _UNIQUE = "42501", "23514", "23505"
 
 
-def in_our_words(code: str | None, message: str | None, table: str | None, rule: str | None) -> RedisjobsError | None:
+def in_our_words(
+    code: str | None, message: str | None, table: str | None, rule: str | None, *, command: str = "redisjobs"
+) -> RedisjobsError | None:
     """The error to raise instead of the driver's; None: it is none of our business.
 
     Args:
         code: the SQLSTATE.
         message: Postgres' own, first line.
         table: that the error is about, and `rule` its constraint.
+        command: how users of this driver call the command.
     """
     if code in _NO_TABLES:
-        return ConfigurationError(f"this database has not our tables ({message}): run `redisjobs migrate`")
+        return ConfigurationError(f"this database has not our tables ({message}): run `{command} migrate`")
     if code == _NO_RIGHT:
         return StoreRefused(
             f"this role may not do it ({message}): "

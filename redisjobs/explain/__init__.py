@@ -3,6 +3,6 @@
 from redisjobs.explain.explanation import PLACES, Explanation, explain
 from redisjobs.explain.facts import Doubt, Facts, Line, Row
 from redisjobs.explain.gather import gather
-from redisjobs.explain.obstacles import Reason
+from redisjobs.explain.reason import Reason
 
 __all__ = ["PLACES", "Doubt", "Explanation", "Facts", "Line", "Reason", "Row", "explain", "gather"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from redisjobs.base.durations import age
+from redisjobs.base.durations import age, many
 from redisjobs.base.ids import made_at
 from redisjobs.explain.facts import Facts
-from redisjobs.explain.obstacles import Reason, failure_of
+from redisjobs.explain.obstacles import failure_of
+from redisjobs.explain.reason import Reason
 from redisjobs.explain.story import Story, moment, redriven
 
 RETENTION_S = 3600.0
@@ -48,6 +49,8 @@ def deduplicated(facts: Facts, codes: frozenset[str]) -> Story:
     del codes
     row = facts.need_row()
     text = f"Job {row.duplicate_of} had its idempotency key ({row.idempotency_key}) when it was to be published."
+    if row.error:
+        text = f"Its key is {row.idempotency_key}, and {row.error}: job {row.duplicate_of}."
     state = f"which is {facts.owner} now" if facts.owner else "which is not known any more"
     return Story(
         f"It never ran, and will not: {_ago(facts)} it ended as a duplicate of job {row.duplicate_of}, {state}.",
@@ -61,9 +64,10 @@ def dead(facts: Facts, codes: frozenset[str]) -> Story:
     """Given up."""
     del codes
     row = facts.need_row()
-    of = f" of {row.max_attempts}" if row.max_attempts else ""
+    of = f"{row.attempts} of " if row.max_attempts else ""
+    attempts = f"{of}{many(row.max_attempts or row.attempts, 'counted attempt')}"
     last = failure_of(facts)
-    text = f"It was given up after {row.attempts}{of} counted attempts: {(row.error or 'unknown').rstrip('.')}."
+    text = f"It was given up after {attempts}: {(row.error or 'unknown').rstrip('.')}."
     if last and row.error and last not in row.error:
         text += f" The last error was {last}."
     commands = [f"redisjobs dead {verb} {facts.id}" for verb in ("show", "redrive", "purge")]
@@ -86,7 +90,7 @@ def unknown(facts: Facts, codes: frozenset[str]) -> Story:
             "Ask again when Postgres answers.",
             notes=notes,
         )
-    where = f"Neither Postgres nor Redis knows it ({facts.searched} queues of Redis were looked through)."
+    where = f"Neither Postgres nor Redis knows it (queues of Redis that were looked through: {facts.searched})."
     if "redis" in facts.errors:
         where = "Postgres does not know it, and Redis, where jobs can be put directly, could not be asked."
     if made is None:
@@ -115,12 +119,13 @@ def _may_come(facts: Facts) -> list[str]:
     if doubt is None:
         return notes
     if doubt.writing:
-        number = "1 transaction is" if doubt.writing == 1 else f"{doubt.writing} transactions are"
+        number = many(doubt.writing, "transaction is", "transactions are")
         notes.append(
             f"{number} open that wrote to this database, the oldest for {age(doubt.oldest_s)}: it may be in one."
         )
     if doubt.prepared:
-        notes.append(f"{doubt.prepared} prepared transactions wait for their COMMIT PREPARED: it may be in one.")
+        number = many(doubt.prepared, "prepared transaction waits", "prepared transactions wait")
+        notes.append(f"{number} for COMMIT PREPARED: it may be in one.")
     if doubt.hidden:
         notes.append("This login may not see the transactions of others: pg_read_all_stats would let it.")
     return notes

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from redisjobs.explain import ended, moving
+from redisjobs.explain import ended, lanes, limited, moving
 from redisjobs.explain.facts import Facts
-from redisjobs.explain.obstacles import Reason, reasons, said
+from redisjobs.explain.obstacles import reasons, said
+from redisjobs.explain.reason import Reason
 from redisjobs.explain.story import Story
 
-STORIES = {**moving.STORIES, **ended.STORIES}
+STORIES = {**moving.STORIES, **lanes.STORIES, **limited.STORIES, **ended.STORIES}
 PLACES = tuple(STORIES)
 """Every place that a job can be at."""
 
@@ -53,9 +54,10 @@ def place_of(facts: Facts) -> str:
     row, trace = facts.row, facts.trace
     if row is None:
         return "unknown" if trace is None else _in_redis(facts)
-    if row.place != "outbox" or row.state in ("deferred", "set_aside"):
+    if row.place != "outbox" or row.state in ("deferred", "set_aside", "suspended"):
         return row.state
-    if trace is None or trace.spot == "torn" or trace.life < row.redrives:
+    over = trace is not None and trace.life == row.redrives and trace.number <= row.settled
+    if trace is None or over or trace.spot == "torn" or trace.life < row.redrives:
         return "staged" if row.state == "staged" else "unseen" if "redis" in facts.errors else "lost"
     return _in_redis(facts)
 
@@ -72,8 +74,12 @@ def _in_redis(facts: Facts) -> str:
 def _due(facts: Facts) -> str:
     """Why it waits for a time: as Redis flags it, else as its row says, else as its counts tell."""
     row, trace = facts.row, facts.need_trace()
-    if trace.suspended or trace.parked:
-        return "suspended" if trace.suspended else "parked"
+    if trace.parked:
+        return "parked"
+    if trace.limited:
+        return "limited"
+    if row is not None and row.settled and row.state in ("staged", "published"):
+        return "delayed"
     if row is not None and row.state in ("retrying", "snoozed") and trace.attempts <= row.attempts:
         return row.state
     if trace.last is None:

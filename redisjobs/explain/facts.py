@@ -5,17 +5,22 @@ A part of redisjobs that can keep a job from running adds its facts here as a fi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from redisjobs.broker.limit_values import Standing
+from redisjobs.broker.presence import Presence
 from redisjobs.broker.trace import Trace
 from redisjobs.broker.view import QueueView
 from redisjobs.errors import RedisjobsError
 
 MOST_BEFORE = 10_001
 """Rows before a job are counted up to here."""
+MOST_WAITS = 10
+"""What a run waits for is told up to here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,9 @@ class Row:
         place: the table: outbox, finished or dead.
         age_s: since it was staged. kept_s: until it is dropped from `finished`.
         failure: the last attempt's error, with its type, message and time.
+        settled: the publication whose end left the row here, of a durable run that was suspended; else 0.
+        moving: it was given another priority or time, and Redis has yet to be told.
+        ending: how it ends once its undos have run, if that is all that is left of it.
     """
 
     place: str
@@ -47,11 +55,26 @@ class Row:
     error: str | None
     failure: dict[str, Any] | None
     keeps_result: bool
+    settled: int
+    ending: str | None
+    moving: bool
     age_s: float | None
     published_s: float | None
     run_in_s: float | None
     expires_in_s: float | None
     kept_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a durable run waits for: an event, a child, or until `due_in_s`, a time that may be past."""
+
+    name: str
+    kind: str
+    event: str | None
+    key: str | None
+    child: UUID | None
+    due_in_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +126,11 @@ class Facts:
 
     Args:
         owner: for a duplicate: the state of the job that it is a duplicate of; None: not known any more.
-        trace: the job in Redis. view: its queue there.
+        trace: the job in Redis. view: its queue there. workers: all that said of late that they are there.
         searched: the queues of Redis that were looked through for an id without a row.
+        waits: what a durable run waits for, at most MOST_WAITS of it.
         key_owner: who holds the job's idempotency key in Redis, if that is another job.
+        standing: what the limiter knows of a job that waits for a limit; None: nothing, or it was not asked.
         full: Redis has reached the share of its memory past which relays publish nothing; None: it may not be asked.
         errors: by store, postgres or redis.
     """
@@ -114,12 +139,15 @@ class Facts:
     row: Row | None = None
     line: Line | None = None
     owner: str | None = None
+    waits: list[Wait] = field(default_factory=list[Wait])
     doubt: Doubt | None = None
     trace: Trace | None = None
     view: QueueView = field(default_factory=QueueView)
+    workers: Sequence[Presence] = ()
     searched: int = 0
     full: bool | None = None
     key_owner: UUID | None = None
+    standing: Standing | None = None
     errors: dict[str, RedisjobsError] = field(default_factory=dict[str, RedisjobsError])
 
     @property

@@ -10,13 +10,14 @@ from psycopg.rows import class_row
 
 from redisjobs.base import statements
 from redisjobs.base.postgres import BEGIN_SNAPSHOT, check_database_url, in_our_words, options
+from redisjobs.broker.limit_view import LimitView
 from redisjobs.broker.trace import Trace
 from redisjobs.broker.view import QueueView, View
 from redisjobs.errors import RedisjobsError, StoreRefused
-from redisjobs.explain.facts import MOST_BEFORE, Doubt, Facts, Line, Row
+from redisjobs.explain.facts import MOST_BEFORE, MOST_WAITS, Doubt, Facts, Line, Row, Wait
 from redisjobs.settings import RelaySettings, Settings
 
-_NAMES = ("row", "line", "owner", "doubt")
+_NAMES = ("row", "line", "owner", "waits", "doubt")
 statements.load("explain").require(*_NAMES)
 
 T = TypeVar("T")
@@ -54,14 +55,19 @@ def _ask_postgres(url: str, schema: str, job_id: UUID) -> dict[str, Any]:
             return {"doubt": _first(connection, Doubt, sql.doubt, {})}
         line = _first(connection, Line, sql.line, {"queue": row.queue, "seq": row.seq, "most": MOST_BEFORE})
         found = connection.execute(sql.owner, {"id": row.duplicate_of}).fetchone() if row.duplicate_of else None
-        return {"row": row, "line": line, "owner": found[0] if found else None}
+        waits = _all(connection, Wait, sql.waits, {"id": job_id, "most": MOST_WAITS}) if row.place == "outbox" else []
+        return {"row": row, "line": line, "owner": found[0] if found else None, "waits": waits}
 
 
 def _first(
     connection: psycopg.Connection[Any], kind: type[T], statement: bytes, parameters: dict[str, Any]
 ) -> T | None:
+    return next(iter(_all(connection, kind, statement, parameters)), None)
+
+
+def _all(connection: psycopg.Connection[Any], kind: type[T], statement: bytes, parameters: dict[str, Any]) -> list[T]:
     with connection.cursor(row_factory=class_row(kind)) as cursor:
-        return cursor.execute(statement, parameters).fetchone()
+        return cursor.execute(statement, parameters).fetchall()
 
 
 def _ask_redis(url: str, prefix: str, job_id: UUID, row: Row | None) -> dict[str, Any]:
@@ -71,7 +77,11 @@ def _ask_redis(url: str, prefix: str, job_id: UUID, row: Row | None) -> dict[str
         if queue is None:
             return {"searched": len(searched)}
         trace: Trace | None = view.trace(queue, job_id.bytes)
-        told: dict[str, Any] = {"trace": trace, "view": view.look([queue]).get(queue, QueueView())}
+        told: dict[str, Any] = {"trace": trace, "view": view.look([queue]).get(queue, QueueView()),
+                                "workers": view.workers()}  # fmt: skip
+        if trace is not None and trace.limited:
+            with LimitView(url, prefix) as limits:
+                told["standing"] = limits.standing(job_id.bytes)
         if row is not None and row.state == "staged":
             told["full"] = _is_full(view)
             told["key_owner"] = _other_owner(view, row)

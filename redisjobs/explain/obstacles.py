@@ -6,32 +6,19 @@ holds back.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from redisjobs.base.durations import age
+from redisjobs.base.durations import age, many
 from redisjobs.broker.trace import MOST_BEFORE as JOBS_BEFORE
-from redisjobs.explain.facts import MOST_BEFORE, Facts
+from redisjobs.explain.facts import MOST_BEFORE, MOST_WAITS, Facts, Wait
+from redisjobs.explain.limits import limit_closed, limit_full, limit_paused, limit_rate, passed_over
+from redisjobs.explain.reason import Reason
+from redisjobs.served import serving, why_nobody
 
 LAG_S = 10.0
 """A row that has waited for longer means that its relay does not keep up."""
-SILENT_S = 60.0
-"""A worker reads every 5 s and renews what it runs; one that did neither for so long is gone, or cut off."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a job does not go on.
-
-    Args:
-        code: stable, for machines.
-        remedy: a command that takes the reason away, where there is one.
-    """
-
-    code: str
-    text: str
-    remedy: str | None = None
 
 
 Obstacle: TypeAlias = Callable[[Facts], "Reason | None"]
@@ -81,7 +68,7 @@ def rows_before(facts: Facts) -> Reason | None:
     before = facts.line.before if facts.line else 0
     if not before:
         return None
-    number = f"{many(before, 'row')} of the queue {'is' if before == 1 else 'are'}"
+    number = many(before, "row of the queue is", "rows of the queue are")
     if before >= MOST_BEFORE:
         number = f"More than {MOST_BEFORE - 1} rows of the queue are"
     return Reason("rows_before", f"{number} published before it.")
@@ -138,38 +125,47 @@ def no_worker(facts: Facts) -> Reason | None:
     """Nobody takes jobs of the queue."""
     if "redis" in facts.errors:
         return None
-    members, queue = facts.view.consumers, facts.queue
-    remedy = f"redisjobs worker MODULE:APP --queues {queue}"
-    if not members:
-        return Reason("no_worker", f"No worker serves queue {queue}: none is recorded in Redis.", remedy)
-    quiet_s = min(each.idle_s for each in members)
-    if quiet_s < SILENT_S:
+    queue = facts.queue or ""
+    why = why_nobody(facts.workers, queue)
+    if why is None:
         return None
-    who = f"its worker {members[0].name}" if len(members) == 1 else f"all of its {len(members)} workers"
-    text = f"No worker serves queue {queue}: {who} fell silent {age(quiet_s)} ago."
-    return Reason("silent_workers", text, remedy)
+    known = any(each.is_meant_for(queue) for each in facts.workers)
+    remedy = f"redisjobs worker MODULE:APP --queues {queue}"
+    return Reason("silent_workers" if known else "no_worker", f"No worker serves queue {queue}{why}.", remedy)
 
 
 def jobs_before(facts: Facts) -> Reason | None:
     """What waits is taken in order, the higher bands first."""
     trace = facts.trace
-    if trace is None or trace.spot != "waiting" or not (trace.before or trace.above):
+    if trace is None or trace.spot != "waiting" or trace.share is not None or not (trace.before or trace.above):
         return None
-    number = f"{many(trace.before, 'job')} of its band {'waits' if trace.before == 1 else 'wait'}"
+    number = many(trace.before, "job of its band waits", "jobs of its band wait")
     if trace.before >= JOBS_BEFORE:
         number = f"More than {JOBS_BEFORE - 1} jobs of its band wait"
     higher = f", and {trace.above} in higher bands" if trace.above else ""
     return Reason("jobs_before", f"{number} before it{higher}.")
 
 
+def share(facts: Facts) -> Reason | None:
+    """Shares of a queue have their turns."""
+    trace = facts.trace
+    if trace is None or trace.share is None:
+        return None
+    if trace.share_paused:
+        text = f"Share {trace.share!r} of queue {facts.queue} is paused: none of its jobs starts."
+        return Reason("share_paused", text, f"redisjobs queues resume {facts.queue} --share {shlex.quote(trace.share)}")
+    before = many(trace.before, "job of it goes", "jobs of it go")
+    text = f"It waits in share {trace.share!r}, where {before} before it; the shares of the queue have their turns."
+    return Reason("share", text)
+
+
 def workers_busy(facts: Facts) -> Reason | None:
     """Everybody has something to do."""
-    alive = [each for each in facts.view.consumers if each.idle_s < SILENT_S]
-    if not alive or not all(each.running for each in alive):
+    takers, queue = serving(facts.workers, facts.queue or ""), facts.queue or ""
+    if not takers or facts.view.running < sum(each.slots.get(queue, 1) for each in takers):
         return None
-    running = sum(each.running for each in alive)
-    who = "The worker of the queue runs" if len(alive) == 1 else f"The {len(alive)} workers of the queue run"
-    return Reason("workers_busy", f"{who} {many(running, 'job')} now; it starts when a slot is free.")
+    who = "The worker of the queue runs" if len(takers) == 1 else f"The {len(takers)} workers of the queue run"
+    return Reason("workers_busy", f"{who} {many(facts.view.running, 'job')} now; it starts when a slot is free.")
 
 
 def cancel_requested(facts: Facts) -> Reason | None:
@@ -203,18 +199,37 @@ def last_failure(facts: Facts) -> Reason | None:
     return Reason("attempt_failed", f"Attempt {facts.attempts} failed: {text}.")
 
 
+def waits(facts: Facts) -> Reason | None:
+    """A durable run is not where its body goes on."""
+    if not facts.waits:
+        return None
+    told = [_awaited(each) for each in facts.waits]
+    more = " and more" if len(told) == MOST_WAITS else ""
+    event = next((each for each in facts.waits if each.event is not None), None)
+    key = shlex.quote(event.key) if event is not None and event.key else ""
+    remedy = f"redisjobs events send {shlex.quote(event.event or '')} {key}".rstrip() if event else None
+    return Reason("waits", f"It waits {'; '.join(told)}{more}.", remedy)
+
+
+def _awaited(wait: Wait) -> str:
+    past = wait.due_in_s is not None and wait.due_in_s <= 0
+    until = (
+        "" if wait.due_in_s is None else " (its time is over)" if past else f", for {age(wait.due_in_s)} more at most"
+    )
+    if wait.kind == "event":
+        return f"for event {wait.event!r}{f' with key {wait.key!r}' if wait.key else ''}{until or ', for ever'}"
+    if wait.kind == "child":
+        return f"for job {wait.child}, its child {wait.name!r}"
+    return f"for the end of sleep {wait.name!r}" + (" (it is over)" if past else f", in {age(wait.due_in_s or 0)}")
+
+
 def unknown_name(facts: Facts) -> Reason | None:
     """No worker that looked has the job's function."""
-    names = ", ".join(each.name for each in facts.view.consumers) or "none"
+    names = ", ".join(each.worker_id for each in serving(facts.workers, facts.queue or "")) or "none"
     last = facts.trace.last if facts.trace else None
     who = f"worker {last} looked last, and its app declares none of that name" if last else "no worker that looked does"
-    text = f"The name {facts.job!r} is unknown to the workers of queue {facts.queue}: {who}. Recorded now: {names}."
-    return Reason("unknown_name", text)
-
-
-def many(count: int, what: str) -> str:
-    """So many of something."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    text = f"The name {facts.job!r} is unknown to the workers of queue {facts.queue}: {who}."
+    return Reason("unknown_name", f"{text} Those that serve it now: {names}.")
 
 
 def said(error: Exception) -> str:
@@ -244,20 +259,33 @@ TO_REDIS: tuple[Obstacle, ...] = (
 TO_POSTGRES: tuple[Obstacle, ...] = (no_relay,)
 TO_ITS_CANCEL: tuple[Obstacle, ...] = (cancel_requested, no_relay)
 TO_A_WORKER: tuple[Obstacle, ...] = (
-    cancel_requested, other_life, expired, paused, no_worker, jobs_before, workers_busy, losses,
+    cancel_requested, other_life, expired, paused, no_worker, share, jobs_before, workers_busy, losses,
 )  # fmt: skip
 BY_PLACE: dict[str, tuple[Obstacle, ...]] = {
     "staged": TO_REDIS,
-    "deferred": (cancel_requested, no_relay, paused),
+    "deferred": (cancel_requested, waits, no_relay, paused),
     "waiting": TO_A_WORKER,
+    "behind": (cancel_requested, other_life, expired, paused),
     "read": (cancel_requested, expired, paused),
     "running": (cancel_requested, other_life, losses),
     "lapsed": (cancel_requested, paused, no_worker, losses),
-    "delayed": (cancel_requested, other_life, expired, paused, no_worker),
+    "delayed": (cancel_requested, other_life, waits, expired, paused, no_worker),
     "retrying": (cancel_requested, other_life, last_failure, expired, paused, no_worker),
     "snoozed": (cancel_requested, other_life, expired, paused, no_worker),
-    "suspended": (cancel_requested, other_life, paused, no_worker),
+    "suspended": (cancel_requested, waits, no_relay, paused),
     "parked": (cancel_requested, other_life, unknown_name, expired, paused, no_worker),
+    "limited": (
+        cancel_requested,
+        other_life,
+        limit_paused,
+        limit_closed,
+        limit_full,
+        limit_rate,
+        passed_over,
+        expired,
+        paused,
+        no_worker,
+    ),
     "settling": TO_POSTGRES,
     "lost": (other_life, no_relay, redis_full),
     "unseen": (redis_down, no_relay),

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from redisjobs.base.durations import age
+from redisjobs.base.ids import made_at
 from redisjobs.explain.facts import Facts
-from redisjobs.explain.obstacles import Reason, expires_in_s
+from redisjobs.explain.obstacles import expires_in_s
+from redisjobs.explain.reason import Reason
 
 BANDS = ("high", "normal", "low")
 
@@ -63,6 +65,7 @@ def times(count: int) -> str:
 
 
 def redriven(facts: Facts) -> list[str]:
-    """What is worth knowing of a job with more than one life."""
-    count = facts.row.redrives if facts.row else 0
-    return [f"It was a dead letter before, and redriven {times(count)}."] if count else []
+    """What is worth knowing of a job with more than one life, each of which is staged anew."""
+    count, made = facts.row.redrives if facts.row else 0, made_at(facts.id)
+    since = f"; its id was made {age(max(0.0, (datetime.now(UTC) - made).total_seconds()))} ago" if made else ""
+    return [f"It was a dead letter before, and redriven {times(count)}{since}."] if count else []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from redisjobs.context import Context
 from redisjobs.lane import Attempt
@@ -13,6 +14,7 @@ from redisjobs.outcome import Outcome
 
 DURATIONS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 WAITS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 MOST_SERIES = 500
 """Pairs of queue and job that are counted apart; those that come later are counted together."""
 UNKNOWN = "unknown"
@@ -25,9 +27,10 @@ class Series:
 
     Attributes:
         redelivered: starts that a fault explains, by its name; each may repeat an earlier one.
+        sizes: of the runs of a batch job's body; None: there were none.
     """
 
-    __slots__ = ("durations", "ended", "redelivered", "started", "waits")
+    __slots__ = ("durations", "ended", "redelivered", "sizes", "started", "waits")
 
     def __init__(self) -> None:
         self.started = 0
@@ -35,6 +38,7 @@ class Series:
         self.redelivered: Counter[str] = Counter()
         self.durations = Histogram(DURATIONS_S)
         self.waits = Histogram(WAITS_S)
+        self.sizes: Histogram | None = None
 
 
 class Attempts:
@@ -68,6 +72,14 @@ class Attempts:
     def answered(self, attempt: Attempt, word: str) -> None:
         """Count an end as Redis knows it."""
         self._of(attempt).ended[word] += 1
+
+    def batch(self, attempts: Sequence[Attempt]) -> AbstractContextManager[object]:
+        """Note how many calls it has."""
+        series = self._of(attempts[0])
+        if series.sizes is None:
+            series.sizes = Histogram(SIZES)
+        series.sizes.observe(len(attempts))
+        return nullcontext()
 
     def _of(self, attempt: Attempt) -> Series:
         key = (attempt.delivery.queue, attempt.job)

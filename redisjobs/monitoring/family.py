@@ -15,7 +15,7 @@ OTHER = "other"
 
 
 class Histogram:
-    """How many values lie at or below each bound, and above the last; seconds."""
+    """How many values lie at or below each bound, and above the last; seconds, or what is counted."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -24,10 +24,10 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, seconds: float) -> None:
+    def observe(self, value: float) -> None:
         """Count one value."""
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.total += seconds
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
 
 
 Sample: TypeAlias = tuple[Sequence[str], float | Histogram]

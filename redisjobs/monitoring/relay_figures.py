@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from redisjobs.broker.depths import Depth
 from redisjobs.monitoring.family import Family, Sample
 from redisjobs.monitoring.stores import Rows, Stores
+from redisjobs.monitoring.webhook_figures import of_endpoints
 from redisjobs.relay import Relay
 
 _COUNTERS = {
@@ -52,6 +53,7 @@ def _of_rows(rows: Rows) -> Iterator[Family]:
     yield Family.by_queue("redisjobs_dead_letters", "Dead letters.", dead)
     oldest = {queue: age for queue, (_, age) in rows.dead.items()}
     yield Family.by_queue("redisjobs_dead_letters_oldest_seconds", "Age of the oldest dead letter.", oldest)
+    yield from of_endpoints(rows.endpoints)
 
 
 def _of_depths(depths: Mapping[str, Depth]) -> Iterator[Family]:
@@ -59,7 +61,8 @@ def _of_depths(depths: Mapping[str, Depth]) -> Iterator[Family]:
     number: list[Sample] = []
     ages: list[Sample] = []
     for queue, each in depths.items():
-        number += [((queue, "ready"), each.ready), ((queue, "running"), each.running), ((queue, "due"), each.due)]
+        number += [((queue, "ready"), each.ready), ((queue, "running"), each.running), ((queue, "due"), each.due),
+                   ((queue, "limited"), each.limited), ((queue, "behind"), each.behind)]  # fmt: skip
         ages += [
             ((queue, "ready"), each.ready_s), ((queue, "running"), each.running_s), ((queue, "due"), each.overdue_s)
         ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,9 +17,10 @@ from redisjobs.broker.depths import Depth, Depths
 from redisjobs.errors import RedisjobsError
 from redisjobs.logs import event
 from redisjobs.monitoring.family import MOST_QUEUES
+from redisjobs.monitoring.webhook_figures import EndpointFigure
 from redisjobs.settings import Settings
 
-_NAMES = ("bound", "unpublished", "resting", "dead")
+_NAMES = ("bound", "unpublished", "resting", "dead", "may_see_endpoints", "endpoints")
 statements.load("monitoring").require(*_NAMES)
 
 LOOK_S = 10.0
@@ -33,6 +34,7 @@ MOST_ROWS = 20_000
 SMALL_BYTES = 64 * 1024 * 1024
 """Up to this size the whole outbox is read, for what no index finds."""
 MOST_KINDS = 2_000
+MOST_ENDPOINTS = 500
 
 log = logging.getLogger("redisjobs.monitoring")
 
@@ -42,10 +44,11 @@ Figure: TypeAlias = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What Postgres holds of each queue: rows of the outbox by state, and dead letters."""
+    """What Postgres holds of each queue: rows of the outbox by state, and dead letters; and of webhooks' endpoints."""
 
     states: Mapping[tuple[str, str], Figure]
     dead: Mapping[str, Figure]
+    endpoints: Sequence[EndpointFigure] = ()
 
 
 class Stores:
@@ -129,11 +132,25 @@ class Stores:
         ):
             connection.execute(self._sql.bound)
             unpublished, resting, dead = (connection.execute(each, parameters).fetchall() for each in wanted)
+            endpoints = self._ask_endpoints(connection)
         states = {(queue, state): (n, age or 0.0) for queue, state, n, age in (*unpublished, *resting)}
         return Rows(
             {key: figure for key, figure in states.items() if key[0] in floors},
             dict.fromkeys(floors, (0, 0.0)) | {queue: (n, age) for queue, n, age in dead if queue in floors},
+            endpoints,
         )
+
+    def _ask_endpoints(self, connection: psycopg.Connection[tuple[Any, ...]]) -> list[EndpointFigure]:
+        """None where this role may not see them: its rights may be older than they are."""
+        row = connection.execute(self._sql.may_see_endpoints).fetchone()
+        if row is None or not row[0]:
+            return []
+        return [
+            (str(name), bool(enabled), failing_s)
+            for name, enabled, failing_s in connection.execute(
+                self._sql.endpoints, {"limit": MOST_ENDPOINTS}
+            ).fetchall()
+        ]
 
     def _ask_redis(self, floors: Mapping[str, int]) -> dict[str, Depth]:
         with Depths(self._settings.need_redis_url(), self._settings.prefix) as depths:

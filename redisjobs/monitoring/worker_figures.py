@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from redisjobs.monitoring.attempts import REASONS, Attempts
 from redisjobs.monitoring.family import Family, Sample
+from redisjobs.monitoring.webhook_figures import of_deliveries
 from redisjobs.outcome import TOLD
 from redisjobs.worker import Worker
 
@@ -16,14 +17,15 @@ def of_worker(worker: Worker, attempts: Attempts) -> Iterator[Family]:
     yield from _of_attempts(attempts)
     lanes = worker.lanes()
     slots = {each.queue: each.slots for each in lanes}
-    yield Family.by_queue("redisjobs_slots", "Jobs that may run at the same time.", slots)
+    yield Family.by_queue("redisjobs_slots", "Jobs and batches that may run at the same time.", slots)
     running = {each.queue: each.running for each in lanes}
-    yield Family.by_queue("redisjobs_slots_in_use", "Jobs that run.", running)
-    unsent = {each.queue: len(each.held) - each.running for each in lanes}
+    yield Family.by_queue("redisjobs_slots_in_use", "Jobs and batches that run.", running)
+    unsent = {each.queue: each.unsent for each in lanes}
     yield Family.by_queue("redisjobs_unsent_outcomes", "Ended attempts of which Redis was not told yet.", unsent)
     beat = worker.last_heartbeat_s
     if beat is not None:
         yield Family.one("redisjobs_heartbeat_age_seconds", "Since all leases were last renewed.", beat)
+    yield from of_deliveries(worker.app)
 
 
 def _of_attempts(attempts: Attempts) -> Iterator[Family]:
@@ -41,6 +43,9 @@ def _of_attempts(attempts: Attempts) -> Iterator[Family]:
     waits: list[Sample] = [(labels, each.waits) for labels, each in series]
     text = "From the moment at which a job could run to its first start."
     yield Family("redisjobs_queue_wait_seconds", "histogram", text, names, waits)
+    sizes: list[Sample] = [(labels, each.sizes) for labels, each in series if each.sizes is not None]
+    if sizes:
+        yield Family("redisjobs_batch_calls", "histogram", "Calls in each run of a batch.", names, sizes)
     lost, again = Counter[str](), Counter[tuple[str, str]]()
     for (queue, _), each in series:
         lost[queue] += each.ended["lost"]

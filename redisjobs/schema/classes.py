@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from enum import STRICT, Enum, Flag
+from enum import CONFORM, STRICT, Enum, Flag
 from typing import Any, ForwardRef, NotRequired, Required, get_origin
 
 from redisjobs.base.annotations import annotations_of, shape_of
@@ -61,8 +61,9 @@ def of_enum(shape: EnumShape) -> Json:
         every = 0
         for member in cls.__members__.values():
             every |= member.value
-        strict = getattr(cls, "_boundary_", None) is STRICT
-        return described({"type": "integer", "minimum": 0, **({"maximum": every} if strict else {})}, cls)
+        # Python 3.11.2 conforms unless it is told not to
+        bounded = getattr(cls, "_boundary_", None) in (STRICT, CONFORM)
+        return described({"type": "integer", "minimum": 0, **({"maximum": every} if bounded else {})}, cls)
     values: list[Any] = [sent(member) for member in cls]
     word = next((word for kind, word in _WORDS.items() if all(type(each) is kind for each in values)), None)
     return described({**({"type": word} if word else {}), "enum": values}, cls)

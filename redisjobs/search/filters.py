@@ -12,8 +12,8 @@ from redisjobs.errors import ConfigurationError
 
 LIVE = ("staged", "deferred", "set_aside", "published", "retrying", "snoozed", "suspended", "parked")
 ENDED = ("done", "cancelled", "expired", "deduplicated")
-IN_REDIS = ("waiting", "running", "due")
-"""What Redis alone knows; to Postgres all of these are published, retrying, snoozed, suspended or parked."""
+IN_REDIS = ("waiting", "running", "due", "limited", "behind")
+"""What Redis alone knows; to Postgres all of these are published, retrying, snoozed or parked."""
 STATES = (*LIVE, *IN_REDIS, "dead", *ENDED)
 
 
@@ -23,7 +23,7 @@ class JobFilter:
 
     Args:
         states: one of these; either of Postgres, or of Redis alone.
-        error: a piece of the last error or of the reason, in any case.
+        error: a piece of the last error or of the reason, in any case; what is done has none.
         older_s: staged (a dead letter where only those are asked for: died) longer ago than so many seconds.
         newer_s: not longer ago than so many seconds.
         flagged: also those whose cancel was asked for already.

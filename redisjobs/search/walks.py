@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeAlias, TypeVar
 from uuid import UUID
 
-import psycopg
 from psycopg.rows import class_row
 
 from redisjobs.base import statements
-from redisjobs.base.postgres import check_database_url, in_our_words, options
+from redisjobs.base.asking import Asking
+from redisjobs.base.postgres import Row, in_our_words
 from redisjobs.operator import DeadLetter, JobLine
 from redisjobs.search.filters import ENDED, LIVE, JobFilter
 
@@ -35,7 +35,7 @@ _BEFORE_ALL: Death = ("-infinity", _FIRST_ID)
 _AFTER_ALL: Death = ("infinity", _LAST_ID)
 
 
-class Search:
+class Search(Asking):
     """Finds jobs in Postgres, over one connection.
 
     No statement looks at more than 50 000 rows; how many there are to look at decides how many statements it takes.
@@ -47,16 +47,12 @@ class Search:
 
     def __init__(self, url: str, schema: str = statements.SCHEMA) -> None:
         self._sql = statements.load("search", schema).require(*_NAMES)
-        with in_our_words("connect"):
-            self._connection = psycopg.connect(check_database_url(url), **options())
+        super().__init__(url)
 
     def __enter__(self) -> Self:
         self.began: datetime = self._rows("look at the time", self._sql.now, {})[0][0]
         """Postgres' time at the beginning: ages count from it, and what dies later is not found."""
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
 
     def jobs(self, which: JobFilter, *, after: UUID | None = None, page: int = PAGE) -> Iterator[UUID]:
         """The jobs that fit, by their ids downwards: the youngest first.
@@ -169,10 +165,10 @@ class Search:
                 return
             place, stretch = edge, min(4 * stretch, LONGEST_STRETCH)
 
-    def _rows(self, what: str, statement: bytes, parameters: dict[str, Any]) -> list[Any]:
+    def _rows(self, what: str, statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         with in_our_words(what), self._connection.transaction():
             self._connection.execute(self._sql.plans)
-            return self._connection.execute(statement, parameters, binary=True).fetchall()
+            return self._connection.execute(statement, parameters or {}, binary=True).fetchall()
 
     def _number(self, what: str, statement: bytes, parameters: dict[str, Any]) -> int:
         """How many rows there are, none of which is made into an object."""
@@ -180,11 +176,11 @@ class Search:
             self._connection.execute(self._sql.plans)
             return self._connection.execute(statement, parameters, binary=True).rowcount
 
-    def _all(self, what: str, kind: type[T], statement: bytes, parameters: dict[str, Any]) -> list[T]:
+    def _all(self, what: str, kind: type[T], statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[T]:
         with in_our_words(what), self._connection.transaction():
             self._connection.execute(self._sql.plans)
             with self._connection.cursor(row_factory=class_row(kind)) as cursor:
-                return cursor.execute(statement, parameters).fetchall()
+                return cursor.execute(statement, parameters or {}).fetchall()
 
 
 def _places(which: JobFilter) -> list[str]:

@@ -3,7 +3,7 @@
 -- name: row
 -- the job, wherever it stands; a row of the outbox before an end of the same id, a later end before an earlier one
 SELECT place, id, job, queue, state, seq, priority, attempts, max_attempts, publications, redrives, idempotency_key,
-       cancel_requested, run_at, ended_at, duplicate_of, error, failure, keeps_result,
+       cancel_requested, run_at, ended_at, duplicate_of, error, failure, keeps_result, settled, ending, moving,
        date_part('epoch', clock_timestamp() - staged_at) AS age_s,
        date_part('epoch', clock_timestamp() - published_at) AS published_s,
        date_part('epoch', run_at - clock_timestamp()) AS run_in_s,
@@ -13,16 +13,16 @@ FROM (
     SELECT 'outbox' AS place, id, job, queue, state, seq, priority, attempts, max_attempts, publications, redrives,
            idempotency_key, cancel_requested, staged_at, published_at, run_at, expires_at, NULL::timestamptz AS ended_at,
            NULL::timestamptz AS keep_until, NULL::uuid AS duplicate_of, last_error AS error, failures -> -1 AS failure,
-           false AS keeps_result
+           false AS keeps_result, settled, ending ->> 'word' AS ending, moving
     FROM redisjobs.outbox WHERE id = %(id)s
     UNION ALL
     SELECT 'dead', id, job, queue, 'dead', NULL, priority, attempts, max_attempts, publications, redrives,
-           idempotency_key, false, staged_at, NULL, NULL, NULL, died_at, NULL, NULL, reason, failures -> -1, false
+           idempotency_key, false, staged_at, NULL, NULL, NULL, died_at, NULL, NULL, reason, failures -> -1, false, 0, NULL, false
     FROM redisjobs.dead WHERE id = %(id)s
     UNION ALL
     SELECT 'finished', id, job, queue, state, NULL, NULL, attempts, NULL, NULL, redrives,
            idempotency_key, false, staged_at, NULL, NULL, NULL, finished_at, keep_until, duplicate_of, last_error, NULL,
-           result IS NOT NULL
+           result IS NOT NULL, 0, NULL, false
     FROM redisjobs.finished WHERE id = %(id)s) AS found
 ORDER BY ended_at DESC NULLS FIRST
 LIMIT 1;
@@ -47,6 +47,11 @@ SELECT state FROM (
     UNION ALL SELECT 'dead', 2 FROM redisjobs.dead WHERE id = %(id)s
     UNION ALL SELECT state, 3 FROM redisjobs.finished WHERE id = %(id)s) AS found
 ORDER BY place LIMIT 1;
+
+-- name: waits
+-- what a run waits for: the oldest of its open records
+SELECT name, kind, event, key, child, date_part('epoch', due - clock_timestamp()) AS due_in_s
+FROM redisjobs.steps WHERE run = %(id)s AND state = 'waiting' ORDER BY seq LIMIT %(most)s;
 
 -- name: doubt
 -- for an id without a row: transactions of this database that may be about to commit it, by now

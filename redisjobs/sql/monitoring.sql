@@ -40,6 +40,15 @@ SELECT o.queue,
        date_part('epoch', clock_timestamp() - o.died_at)
 FROM oldest o;
 
+-- name: may_see_endpoints
+-- whether this role may see how endpoints of webhooks behave: its rights may be older than they are
+SELECT coalesce(has_table_privilege(to_regclass('redisjobs.webhook_endpoints'), 'SELECT'), false);
+
+-- name: endpoints
+-- how endpoints of webhooks behave, those first that are worst
+SELECT name, disabled_at IS NULL, date_part('epoch', clock_timestamp() - failing_since)
+FROM redisjobs.webhook_endpoints ORDER BY disabled_at IS NULL, failing_since NULLS LAST, name LIMIT %(limit)s;
+
 -- name: bound
 -- what follows in this transaction ends soon, and looks rows up by index even where the tables were never analyzed
 SET LOCAL statement_timeout = '2s'; SET LOCAL lock_timeout = '1s'; SET LOCAL enable_seqscan = off;

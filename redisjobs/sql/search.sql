@@ -39,7 +39,7 @@ WHERE id < %(before)s::uuid AND id >= %(edge)s::uuid
   AND (%(tenant)s::text IS NULL OR tenant_id = %(tenant)s) AND (%(key)s::text IS NULL OR idempotency_key = %(key)s)
   AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s))
   AND (%(older)s::timestamptz IS NULL OR staged_at < %(older)s) AND (%(newer)s::timestamptz IS NULL OR staged_at >= %(newer)s)
-  AND (%(error)s::text IS NULL OR strpos(lower(last_error), lower(%(error)s)) > 0)
+  AND (%(error)s::text IS NULL OR (state <> 'done' AND strpos(lower(last_error), lower(%(error)s)) > 0))
 ORDER BY id DESC
 LIMIT %(limit)s;
 
@@ -61,14 +61,16 @@ ORDER BY id DESC
 LIMIT %(limit)s;
 
 -- name: lines
--- what a list shows of these jobs, wherever they stand
-SELECT id, job, queue, state, attempts, tenant_id, staged_at, NULL::timestamptz AS ended_at, last_error AS error
+-- what a list shows of these jobs, wherever they stand; what an attempt before the successful one raised is no error
+SELECT id, job, queue, state, attempts, tenant_id, staged_at, NULL::timestamptz AS ended_at, last_error AS error,
+       NULL::text AS earlier_error
 FROM redisjobs.outbox WHERE id = ANY (%(ids)s::uuid[])
 UNION ALL
-SELECT id, job, queue, 'dead', attempts, tenant_id, staged_at, died_at, reason
+SELECT id, job, queue, 'dead', attempts, tenant_id, staged_at, died_at, reason, NULL
 FROM redisjobs.dead WHERE id = ANY (%(ids)s::uuid[])
 UNION ALL
-SELECT id, job, queue, state, attempts, tenant_id, staged_at, finished_at, last_error
+SELECT id, job, queue, state, attempts, tenant_id, staged_at, finished_at, CASE WHEN state <> 'done' THEN last_error END,
+       CASE WHEN state = 'done' THEN last_error END
 FROM redisjobs.finished WHERE id = ANY (%(ids)s::uuid[]);
 
 -- name: fitting

@@ -14,7 +14,7 @@ from redisjobs.job import Caller, Job
 from redisjobs.testing.inline import Inline
 from redisjobs.testing.matching import check_names, differences
 from redisjobs.testing.notes import Noted, Notes, Recording
-from redisjobs.testing.outcomes import Outcome, Retried, Snoozed
+from redisjobs.testing.outcomes import Outcome, Retried, Snoozed, Suspended
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,7 +135,8 @@ class Enqueued:
     async def run(self, *, raises: bool = True, most: int = MOST) -> list[Ran]:
         """Run inline what is enqueued, and what that enqueues here, until nothing is left. Each call is run once.
 
-        No time passes: due times are not waited for, and a job that is retried or snoozed goes on at once.
+        No time passes: due times are not waited for, and a job that is retried, snoozed or sleeps goes on at once. One
+        that waits for an event or a child stays `Suspended`: a world (`in_memory`) has both.
 
         Args:
             raises: raise the first error of a body; else it is retried as its job says.
@@ -157,13 +158,15 @@ class Enqueued:
     async def _run_to_its_end(self, call: EnqueuedCall[Any], most: int, *, raises: bool) -> Ran:
         job: Job[..., Any] = self.app.find(call.job)
         outcomes: list[Outcome[Any]] = []
-        number = 1
+        inline = Inline(raises=raises)
         while len(outcomes) < most:
-            outcome = await Inline(attempt=number, raises=raises).run_call(job, call.call)
+            outcome = await inline.run_call(job, call.call)
             outcomes.append(outcome)
-            if not isinstance(outcome, (Retried, Snoozed)):
+            if isinstance(outcome, Suspended) and outcome.after is not None and not outcome.waits:
+                inline.pass_time(outcome.after)
+            elif not isinstance(outcome, (Retried, Snoozed)):
                 return Ran(call, outcomes)
-            number += isinstance(outcome, Retried)
+            inline.attempt += isinstance(outcome, Retried)
         raise AssertionError(f"so many attempts were not enough: {call} still runs; do jobs bring forth each other?")
 
     async def look(self) -> Self:

@@ -11,11 +11,13 @@ from redisjobs.errors import OptionError
 class TurnedClock:
     """The one time of Postgres and Redis in memory: due times, leases, expiry and windows go by it.
 
-    It begins with the time of the machine. Bodies see the machine's own time, and timeouts run by it.
+    It begins with the time of the machine, at a whole millisecond: Redis knows no shorter ones, and what is due in an
+    hour must be due when the clock was turned by an hour. Bodies see the machine's own time, and timeouts run by it.
     """
 
     def __init__(self) -> None:
-        self._now = datetime.now(UTC)
+        now = datetime.now(UTC)
+        self._now = now.replace(microsecond=now.microsecond // 1000 * 1000)
 
     def now(self) -> datetime:
         """The moment, in UTC."""

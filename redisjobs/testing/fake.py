@@ -123,6 +123,14 @@ class FakeRedis:
             found += [float(first[1]) / 1000] if first else []
         return found
 
+    async def next_look(self) -> list[float]:
+        """When a limit or a rate lets somebody begin, or a permit lapses, likewise."""
+        found: list[float] = []
+        for name in ("look", "expiry"):
+            first = await self.client.execute_command("ZRANGE", self.keys.key("-", name), 0, 0, "WITHSCORES")
+            found += [float(first[1]) / 1000] if first else []
+        return found
+
     async def held(self, queues: Sequence[str]) -> int:
         """How many deliveries workers hold, dead ones included."""
         count = 0

@@ -12,9 +12,9 @@ from redisjobs.errors import OptionError
 
 Kind = Literal["lose_reply", "lose_request", "crash_before", "crash_after", "flush_before", "flush_after"]
 
-WORKERS = ("take", "begin", "recall", "reclaim", "promote", "finish")
+WORKERS = ("take", "begin", "recall", "reclaim", "promote", "overtake", "admit", "finish", "release", "wake")
 """The calls that a worker makes: it can crash around each of them."""
-HEARTS = ("renew", "present", "progress")
+HEARTS = ("renew", "present", "progress", "hold")
 """The calls of the heartbeat's thread, which no plan meets: it goes by the time of the machine."""
 
 

@@ -12,13 +12,15 @@ from typing import Any
 from redisjobs.call import Call, Options, as_seconds
 from redisjobs.errors import ArgumentsError
 from redisjobs.job import Caller, Job
+from redisjobs.policy import Columns, columns_of
 
 _COLUMNS = {
     "queue": "queue", "idempotency_key": "idempotency_key", "priority": "priority", "max_attempts": "max_attempts",
-    "run_at": "run_at", "enqueued_by": "enqueued_by", "tenant": "tenant_id",
+    "run_at": "run_at", "enqueued_by": "enqueued_by", "tenant": "tenant_id", "lane": "lane", "share": "share_key",
 }  # fmt: skip
 """Options that stand in a call as they were given."""
 _DURATIONS = {"delay": "delay", "window": "key_window"}
+_POLICIES = frozenset({"throttle", "debounce", "singleton"})
 _NOTHING = object()
 
 
@@ -65,6 +67,8 @@ def _options(options: Options, call: Call[Any], tolerance: timedelta) -> Iterato
         wanted = getattr(options, option.name)
         if wanted is None:
             continue
+        if option.name in _POLICIES and options.policy is not None:
+            wanted = columns_of(options.policy)
         there = _option(option.name, wanted, call)
         if not _equal(wanted, there, tolerance):
             yield f"{option.name} is {_shown(there)}, not {_shown(wanted)}"
@@ -73,6 +77,8 @@ def _options(options: Options, call: Call[Any], tolerance: timedelta) -> Iterato
 def _option(name: str, wanted: Any, call: Call[Any]) -> Any:
     if name in _COLUMNS:
         return getattr(call, _COLUMNS[name])
+    if name in _POLICIES:
+        return Columns(call.key_policy or "skip", call.key_window, call.key_wait, call.key_longest)
     if name in _DURATIONS:
         return getattr(call, _DURATIONS[name])
     if name == "headers":
@@ -93,5 +99,4 @@ def _shown(value: Any) -> str:
 
 
 def _parameters(job: Job[..., Any]) -> dict[str, inspect.Parameter]:
-    parameters = list(inspect.signature(job.function).parameters.values())
-    return {each.name: each for each in parameters[1 if job.takes_context else 0 :]}
+    return dict(job.signature.resolved.parameters)

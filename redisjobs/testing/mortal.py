@@ -20,7 +20,7 @@ class MortalWorker(Worker):
             return
         tasks: list[asyncio.Task[None]] = []
         for serving in self._servings.values():
-            serving.lane.send = _say_nothing
+            serving.lane.send = serving.lane.give_back = _say_nothing
             serving.batcher.abandon()
             tasks += [attempt.task for attempt in serving.lane.held if attempt.task is not None]
         for task in tasks:

@@ -45,6 +45,30 @@ class Snoozed:
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """The body met a limit of somebody else's, by `ctx.rate_limited(…)`; the attempt does not count.
+
+    Args:
+        after: seconds until the job comes back.
+    """
+
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The run has left its slot, and the attempt does not count: it comes back when what it waits for is there.
+
+    Args:
+        after: seconds until it comes back by itself; None: only when it is woken.
+        waits: for an event or a child; else only for the time.
+    """
+
+    after: float | None = field(default=None, compare=False)
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Died:
     """The job ends as a dead letter.
 
@@ -68,4 +92,4 @@ class Expired:
     """The job was past its `expires`, and its body did not start."""
 
 
-Outcome: TypeAlias = Succeeded[R] | Retried | Snoozed | Died | Cancelled | Expired
+Outcome: TypeAlias = Succeeded[R] | Retried | Snoozed | Limited | Suspended | Died | Cancelled | Expired

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from redisjobs.app import App
+from redisjobs.base.durations import many
 from redisjobs.call import Handle
 from redisjobs.errors import StoreUnavailable
 from redisjobs.relay import Relay
+from redisjobs.scheduler import Scheduler
 from redisjobs.settings import RelaySettings
 from redisjobs.stores import Stores
 from redisjobs.testing.clock import RelayClock, TurnedClock, WorkerClock
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """Attempts and rounds after which a world that finds no rest says so."""
+STOPS = 20_000
+"""Moments at which something may become due while the clock is turned; a day has 1440 minutes."""
 REMEMBERED = timedelta(days=366)
 """How long ended jobs stay visible in a world, whatever the clock does."""
 QUIET_ROUNDS = 2
@@ -86,6 +90,11 @@ class World:
             schema=app.settings.schema,
         )  # fmt: skip
 
+        self._scheduler = Scheduler(
+            MemoryDatabase(self.tables), name="scheduler", declared=app.schedules, knows=frozenset(app.jobs),
+            schema=app.settings.schema,
+        )  # fmt: skip
+
     async def __aenter__(self) -> Self:
         await self.app.close()
         self._stores = self.app.stores
@@ -140,7 +149,7 @@ class World:
         """
         ran = quiet = 0
         for _ in range(most):
-            did = await self._relay_round()
+            did = await self._scheduler.tick() + await self._relay_round()
             attempts = await self._worker_round()
             ran += attempts
             quiet = 0 if did or attempts else quiet + 1
@@ -148,7 +157,7 @@ class World:
                 return
             if ran > most:
                 break
-        raise AssertionError(f"no rest after {ran} attempts: {self._restless()}")
+        raise AssertionError(f"no rest after {many(ran, 'attempt')}: {self._restless()}")
 
     async def advance(
         self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
@@ -159,14 +168,14 @@ class World:
         """
         until = self.clock.now() + timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
         await self.settle()
-        for _ in range(MOST):
+        for _ in range(STOPS):
             moment = await self._next_moment()
             if moment is None or moment > until:
                 break
             self.clock.set(moment)
             await self.settle()
         else:
-            raise AssertionError(f"after {MOST} stops it is only {self.clock.now()}: {self._restless()}")
+            raise AssertionError(f"after {STOPS} stops it is only {self.clock.now()}: {self._restless()}")
         self.clock.set(until)
         await self.settle()
 
@@ -215,15 +224,21 @@ class World:
         """When something becomes due of itself; None: never."""
         queues = sorted(self.tables.queues)
         moments = [datetime.fromtimestamp(due, UTC) for due in await self.redis.next_due(queues)]
+        if self.app.limited:
+            moments += [datetime.fromtimestamp(look, UTC) for look in await self.redis.next_look()]
         horizon = timedelta(seconds=self._settings.horizon_s)
         waiting = [row.run_at for row in self.tables.outbox.values() if row.state == "deferred"]
         moments += [run_at - horizon + timedelta(milliseconds=1) for run_at in waiting if run_at is not None]
+        moments += [row.run_at for row in self.tables.outbox.values() if row.state == "suspended" and row.run_at]
+        moments += [row.next_run for row in self.tables.schedules.values() if row.enabled and row.next_run is not None]
         if await self.redis.held(queues):  # by a worker that died: its lease ends, and then somebody must look
             moments.append(self.clock.now() + timedelta(seconds=self._worker.settings.lease / 4))
         return min((moment for moment in moments if moment > self.clock.now()), default=None)
 
     def _restless(self) -> str:
-        rows = [f"{row.job} is {row.state} after {row.attempts} attempts" for row in self.tables.outbox.values()]
+        rows = [
+            f"{row.job} is {row.state} after {many(row.attempts, 'attempt')}" for row in self.tables.outbox.values()
+        ]
         return "; ".join(rows[:5]) or "jobs bring forth jobs"
 
 

@@ -7,11 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from redisjobs.base.durations import many
 from redisjobs.broker.client import command, connect
 from redisjobs.broker.keys import Keys
 from redisjobs.cli.demo.crew import Child, Crew
 from redisjobs.cli.demo.ledger import Ledger
-from redisjobs.cli.demo.tidy import forget
+from redisjobs.cli.demo.tidy import flush, forget
 from redisjobs.settings import Settings
 
 LOOK_S = 0.02
@@ -79,7 +80,7 @@ class Director:
                 break
             await asyncio.sleep(LOOK_S)
         await self._note("killed", self._end(victim), victim.pid)
-        self._tell(f"SIGKILL to {victim.name} (pid {victim.pid}) in the middle of {running} mails")
+        self._tell(f"SIGKILL to {victim.name} (pid {victim.pid}) in the middle of {many(running, 'mail')}")
         replacement = self._crew.worker()
         self._tell(f"{replacement.name} (pid {replacement.pid}) takes its place")
 
@@ -92,7 +93,7 @@ class Director:
         try:
             await command(redis, "PING")  # the connection is open before the clock is read
             if self._flush:
-                await self._note("emptied", command(redis, "FLUSHALL"))
+                await self._note("emptied", flush(redis))
                 self._tell("FLUSHALL: all that Redis held is gone")
             else:
                 await self._note("emptied", forget(redis, Keys(self._settings.prefix)))

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from redisjobs.base.durations import many
 from redisjobs.cli.demo.audit import Verdict
 
 SHOWN = 10
@@ -67,7 +68,7 @@ def _rows(verdict: Verdict, rolled_back: int, *, calm: bool) -> list[tuple[str, 
     return [
         ("committed", f"{verdict.committed:,}", "orders, each with its mail in one transaction"),
         ("rolled back", f"{rolled_back:,}", "orders, by an exception or a savepoint"),
-        ("done", f"{verdict.done:,}", f"with {verdict.retried:,} retries"),
+        ("done", f"{verdict.done:,}", f"retried: {verdict.retried:,}"),
         ("dead", f"{verdict.dead:,}", "every attempt failed: kept as dead letters"),
         ("lost", f"{len(verdict.lost):,}", "committed, and never run to an end"),
         ("ran from rolled back", f"{len(verdict.ghosts):,}", "mails of orders that never were"),
@@ -90,7 +91,7 @@ def _troubles(verdict: Verdict) -> list[str]:
         where = f"order {run.order_id}, attempt {run.attempt}, process {run.pid}, at {at_s:.3f}"
         lines.append(f"extra start without a fault: {where}")
     if verdict.unsettled:
-        lines.append(f"{verdict.unsettled} jobs never came to an end in Postgres")
+        lines.append(f"{many(verdict.unsettled, 'job')} never came to an end in Postgres")
     return lines
 
 

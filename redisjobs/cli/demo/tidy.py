@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from redisjobs.base.postgres import in_our_words, options
-from redisjobs.broker.client import command, connect
+from redisjobs.broker.client import command, connect, nodes_of
 from redisjobs.broker.keys import Keys
 from redisjobs.cli.demo.jobs import QUEUE
 from redisjobs.cli.demo.ledger import schema_of
@@ -17,11 +17,18 @@ from redisjobs.settings import Settings
 
 
 async def forget(redis: object, keys: Keys) -> None:
-    """Delete all that Redis holds of the demo, by name and in one command.
+    """Delete all that Redis holds of the demo, by name, and of its queue in one command.
 
     Looked for with SCAN first, keys that are made meanwhile would stay: a state that no fault leaves.
     """
-    await command(cast("Any", redis), "DEL", keys.queues, keys.dirty, *keys.all_of(QUEUE))
+    for names in (keys.all_of(QUEUE), [keys.queues], [keys.dirty]):
+        await command(cast("Any", redis), "DEL", *names)
+
+
+async def flush(redis: object) -> None:
+    """FLUSHALL, of every server."""
+    for node in await nodes_of(cast("Any", redis)):
+        await command(node, "FLUSHALL")
 
 
 def leave_nothing(settings: Settings) -> None:
@@ -38,8 +45,8 @@ def leave_nothing(settings: Settings) -> None:
 async def _forget(settings: Settings) -> None:
     redis = cast("Any", connect(settings.need_redis_url()))
     try:
-        names = [name async for name in redis.scan_iter(match=f"{settings.prefix}:*", count=1000)]
-        if names:
-            await command(redis, "DEL", *names)
+        for node in await nodes_of(redis):
+            async for name in cast("Any", node).scan_iter(match=f"{settings.prefix}:*", count=1000):
+                await command(redis, "DEL", name)
     finally:
         await redis.aclose()

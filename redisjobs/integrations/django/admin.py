@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from redisjobs.base import statements
+from redisjobs.base.durations import many
 from redisjobs.drivers.django import told
 from redisjobs.drivers.forms import named
 from redisjobs.integrations.django.configuration import configured, first_alias
@@ -66,7 +67,7 @@ class LiveJobs(Looking):
         words = [word for _, word in _ask("cancel_jobs", queryset)]
         asked = words.count("requested")
         told_of = "" if asked == len(words) else f"; {len(words) - asked} had ended already"
-        self.message_user(request, f"{asked} jobs are asked to end{told_of}.", messages.SUCCESS)
+        self.message_user(request, f"{many(asked, 'job is', 'jobs are')} asked to end{told_of}.", messages.SUCCESS)
 
 
 @admin.register(DeadLetter)
@@ -88,7 +89,11 @@ class DeadLetters(Looking):
     def redrive(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Give them a new life: the same id and arguments, fresh attempts."""
         ((count,),) = _ask("redrive_jobs", queryset)
-        self.message_user(request, f"{count} dead letters are back in their queues.", messages.SUCCESS)
+        self.message_user(
+            request,
+            f"{many(count, 'dead letter is back in its queue', 'dead letters are back in their queues')}.",
+            messages.SUCCESS,
+        )
 
 
 @admin.register(FinishedJob)

@@ -12,6 +12,7 @@ from redisjobs.backoff import RetryRule
 from redisjobs.base.durations import Duration
 from redisjobs.declaration import Errors, JobOptions
 from redisjobs.integrations.django import framework
+from redisjobs.policy import Debounce, KeyRule, Mode, Singleton, Throttle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +40,11 @@ class TaskOptions(TypedDict, total=False):
     retry_on: Errors
     give_up_on: Errors
     result_ttl: Duration
+    lane: KeyRule
+    share: KeyRule
+    throttle: Throttle
+    debounce: Debounce
+    singleton: Singleton | Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,11 @@ class Task(_Base[P, R]):
     expires: Duration | datetime | None = None
     tenant: str | None = None
     headers: Mapping[str, Any] | None = None
+    lane: KeyRule | None = None
+    share: KeyRule | None = None
+    throttle: Throttle | None = None
+    debounce: Debounce | None = None
+    singleton: Singleton | Mode | None = None
 
     def using(
         self,
@@ -91,6 +102,16 @@ class Task(_Base[P, R]):
             found["max_attempts"] = self.max_attempts
         if self.result_ttl is not None:
             found["result_ttl"] = self.result_ttl
+        if self.lane is not None:
+            found["lane"] = self.lane
+        if self.share is not None:
+            found["share"] = self.share
+        if self.throttle is not None:
+            found["throttle"] = self.throttle
+        if self.debounce is not None:
+            found["debounce"] = self.debounce
+        if self.singleton is not None:
+            found["singleton"] = self.singleton
         return found
 
 

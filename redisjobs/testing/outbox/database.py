@@ -8,19 +8,19 @@ from typing import Any, cast
 
 from redisjobs.base.postgres import Connection, Database, Row
 from redisjobs.errors import DatabaseUnavailable, StoreRefused
-from redisjobs.testing.outbox import holding, publishing, settling
+from redisjobs.testing.outbox import holding, moving, publishing, runs, scheduling, settling
 from redisjobs.testing.outbox.names import name_of
 from redisjobs.testing.outbox.parameters import Rows, Statement
 from redisjobs.testing.outbox.tables import Tables
 
 _PUBLISHER: dict[str, Statement] = {
     "batch": publishing.batch,
-    "snapshot": publishing.snapshot,
     "mark": publishing.mark,
     "is_held": publishing.look_at_lease,
     "defer": publishing.defer,
     "come_due": publishing.come_due,
     "deduplicate": publishing.deduplicate,
+    "replaced": publishing.replaced,
     "cancels": publishing.cancels,
     "end_cancelled": publishing.end_cancelled,
     "failing": publishing.failing,
@@ -28,18 +28,25 @@ _PUBLISHER: dict[str, Statement] = {
 _SETTLER: dict[str, Statement] = {
     "settle": settling.settle,
     "settle_done": settling.settle_done,
+    "suspend": settling.suspend,
+    "look_again": runs.look_again,
     "bury_direct": settling.bury_direct,
     "make_room": settling.make_room,
     "drop_finished": settling.drop_finished,
 }
 STATIONS: dict[str, dict[str, Statement]] = {
     "publisher": _PUBLISHER,
+    "mover": moving.MOVER,
     "settler": _SETTLER,
     "leases": holding.LEASES,
     "recovery": holding.RECOVERY,
     "audit": holding.AUDIT,
+    "aftermath": runs.AFTERMATH,
+    "deliverer": runs.DELIVERER,
+    "scheduler": scheduling.SCHEDULER,
+    "schedules": scheduling.SCHEDULES,
 }
-"""What a relay asks of Postgres, station by station."""
+"""What relays and schedulers ask of Postgres, station by station."""
 
 
 class MemoryDatabase(Database):
@@ -59,9 +66,9 @@ class MemoryDatabase(Database):
         """Nothing is to be closed."""
 
     @asynccontextmanager
-    async def transaction(self, what: str, *, snapshot: bool = False) -> AsyncGenerator[Connection, None]:
+    async def transaction(self, what: str) -> AsyncGenerator[Connection, None]:
         """A stand-in for a transaction of psycopg, as far as the relay uses one."""
-        del what, snapshot
+        del what
         yield cast(Connection, _Statements(self.tables))
 
     async def run(self, what: str, statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
 from redisjobs.testing.outbox.parameters import Parameters, Rows, Statement, changed, ids, is_held, numbers
@@ -28,7 +29,10 @@ def take(tables: Tables, given: Parameters) -> Rows:
     for queue in taken:
         queue.token += 0 if queue.holder == relay else 1
         queue.holder, queue.lease_until = relay, tables.in_seconds(given["lease"])
-    return [(each.queue, each.token, each.epoch, each.paused, each.asleep, each.failing or "") for each in taken]
+    return [
+        (each.queue, each.token, each.epoch, each.paused, each.asleep, each.failing or "", each.share_by, each.shares)
+        for each in taken
+    ]
 
 
 def keep(tables: Tables, given: Parameters) -> Rows:
@@ -73,15 +77,25 @@ def oldest_running(tables: Tables, given: Parameters) -> Rows:
     return [(tables.oldest_running(),)]
 
 
-def with_work(tables: Tables, given: Parameters) -> Rows:
-    """The queues with staged rows, and those with other work."""
+def with_staged(tables: Tables, given: Parameters) -> Rows:
+    """The queues with staged rows."""
+    return [(queue,) for queue in sorted({row.queue for row in tables.outbox.values() if row.state == "staged"})]
+
+
+def with_side_work(tables: Tables, given: Parameters) -> Rows:
+    """The queues with work beside the line, and of which kind it is."""
     until = tables.in_seconds(given["horizon"])
     rows = list(tables.outbox.values())
-    staged = sorted({row.queue for row in rows if row.state == "staged"})
-    cancelled = {row.queue for row in rows if row.cancel_requested}
-    due = {row.queue for row in rows if row.state == "deferred" and row.run_at is not None and row.run_at < until}
-    other = sorted(cancelled) + sorted(due & set(tables.queues))
-    return [(queue, True) for queue in staged] + [(queue, False) for queue in other]
+    cancelled = {row.queue for row in rows if row.cancel_requested and row.ending is None}
+    later = {"deferred": until, "suspended": tables.now()}
+    due = {row.queue for row in rows if row.state in later and row.run_at is not None and row.run_at < later[row.state]}
+    moved = {row.queue for row in rows if row.moving and row.state in PLACED}
+    kinds = {
+        "cancel": cancelled,
+        "move": moved,
+        "due": due & {name for name, queue in tables.queues.items() if not queue.paused},
+    }
+    return [(queue, kind) for kind, queues in kinds.items() for queue in sorted(queues)]
 
 
 def take_back(tables: Tables, given: Parameters) -> Rows:
@@ -103,15 +117,33 @@ def name_life(tables: Tables, given: Parameters) -> Rows:
 
 
 def open_windows(tables: Tables, given: Parameters) -> Rows:
-    """Idempotency keys whose window has not ended: key, job, ms left."""
+    """Keys that are held without a job in Redis: key, job, ms left, or -1 until a run ends; its lane with -2."""
     now = tables.now()
     ended = [(each.idempotency_key, each.id, each.key_until, each.queue) for each in tables.finished]
     dead = [(each.row.idempotency_key, each.row.id, each.key_until, each.row.queue) for each in tables.dead.values()]
-    return [
+    windows = [
         (key, job_id.bytes, round((until - now).total_seconds() * MS))
         for key, job_id, until, queue in [*ended, *dead]
         if queue == given["queue"] and until is not None and until > now
     ]
+    runs = [
+        row for row in tables.outbox.values() if row.queue == given["queue"] and row.settled and row.idempotency_key
+    ]
+    held = [(row.idempotency_key, row.id.bytes, _left(row, now)) for row in runs if row.key_policy != "debounce"]
+    lanes = [
+        (row.lane, row.id.bytes, -2)
+        for row in tables.outbox.values()
+        if row.queue == given["queue"] and row.settled and row.lane is not None
+    ]
+    return [*windows, *[each for each in held if each[2]], *lanes]
+
+
+def _left(row: Row, now: datetime) -> int:
+    """Of a suspended run: ms of its throttle's period, or 0; else -1."""
+    if row.key_policy != "throttle":
+        return -1
+    until = row.key_until(now)
+    return 0 if until is None else max(0, round((until - now).total_seconds() * MS))
 
 
 def published(tables: Tables, given: Parameters) -> Rows:
@@ -125,7 +157,10 @@ def published(tables: Tables, given: Parameters) -> Rows:
         and row.state in PLACED
         and (row.published_at is None or row.published_at < before)
     ]
-    return [(row.id.bytes, row.redrives, row.queue) for row in sorted(rows, key=lambda row: row.id)[: given["limit"]]]
+    return [
+        (row.id.bytes, row.redrives, row.settled, row.queue)
+        for row in sorted(rows, key=lambda row: row.id)[: given["limit"]]
+    ]
 
 
 def publish_again(tables: Tables, given: Parameters) -> Rows:
@@ -169,7 +204,18 @@ def _stage_again(rows: list[Row]) -> int:
 
 LEASES: dict[str, Statement] = {
     each.__name__: each
-    for each in (meet, take, keep, fresh_token, let_go, fall_asleep, wake_up, oldest_running, with_work)
+    for each in (
+        meet,
+        take,
+        keep,
+        fresh_token,
+        let_go,
+        fall_asleep,
+        wake_up,
+        oldest_running,
+        with_staged,
+        with_side_work,
+    )
 }
 RECOVERY: dict[str, Statement] = {each.__name__: each for each in (take_back, name_life, open_windows)}
 AUDIT: dict[str, Statement] = {each.__name__: each for each in (published, publish_again, rowless)}

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from psycopg import errors
 
 from redisjobs.errors import ConfigurationError, EnqueueError
+from redisjobs.testing.outbox import moving
 from redisjobs.testing.outbox.checks import check
 from redisjobs.testing.outbox.names import name_of
-from redisjobs.testing.outbox.tables import Row, Tables
+from redisjobs.testing.outbox.scheduling import SCHEDULES
+from redisjobs.testing.outbox.tables import EventRow, Row, Tables
 
 Parameters = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a transaction has done: staged a row, or asked for the end of a job."""
+    """What a transaction has done: staged a row, asked for the end of a job or for another place, sent an event, or
+    changed a schedule.
+    """
 
     row: Row | None = None
     cancelled: UUID | None = None
+    event: EventRow | None = None
+    scheduled: Callable[[Tables], object] | None = None
+    moved: tuple[UUID, Callable[[Row], object]] | None = None
 
 
 class Transaction:
@@ -56,7 +64,7 @@ class Transaction:
         self._began = True
 
     def run(self, statement: bytes, parameters: Parameters) -> Any:
-        """Run a statement of the station `outbox`.
+        """Run a statement of the stations `outbox` and `events`.
 
         Raises:
             EnqueueError: the row is refused.
@@ -85,8 +93,14 @@ class Transaction:
             for change in [] if self.failed else self._changes:
                 if change.row is not None:
                     self.tables.outbox[change.row.id] = change.row
+                if change.event is not None:
+                    self.tables.events[change.event.id] = change.event
+                if change.scheduled is not None:
+                    change.scheduled(self.tables)
                 if change.cancelled is not None and change.cancelled in self.tables.outbox:
                     self.tables.outbox[change.cancelled].cancel_requested = True
+                if change.moved is not None and (row := self.tables.outbox.get(change.moved[0])) is not None:
+                    change.moved[1](row)
             self._end()
 
     def roll_back(self) -> None:
@@ -130,17 +144,60 @@ class Transaction:
             del self._changes[savepoint:]
             raise
 
+    def send(self, given: Parameters) -> None:
+        """One event."""
+        columns = {name: given[name] for name in given if name != "expires_in"}
+        now, until = self.tables.now(), self.tables.in_seconds(given["expires_in"])
+        self._changes.append(Change(event=EventRow(self.tables.next_event(), **columns, sent_at=now, expires_at=until)))
+
+    def send_many(self, given: Parameters) -> None:
+        """Events from lists, in their order."""
+        for place in range(len(given["name"])):
+            self.send({column: values[place] for column, values in given.items()})
+
     def cancel(self, given: Parameters) -> str:
         """Flag a job; answers what `redisjobs.cancel` answers."""
         job_id: UUID = given["id"]
-        staged = [change.row for change in self._changes if change.row is not None]
-        if job_id in self.tables.outbox or any(row.id == job_id for row in staged):
+        if self._row_of(job_id) is not None:
             self._changes.append(Change(cancelled=job_id))
             return "requested"
+        return self._end_of(job_id)
+
+    def move(self, how: Callable[[Row, Parameters], str], given: Parameters) -> str:
+        """Give a job another priority or time, seen with the commit; answers what the function of this name does."""
+        job_id: UUID = given["id"]
+        row = self._row_of(job_id)
+        if row is None:
+            return self._end_of(job_id)
+        self._changes.append(Change(moved=(job_id, lambda there: how(there, given))))
+        return how(replace(row), given)
+
+    def _row_of(self, job_id: UUID) -> Row | None:
+        """The row of a live job, for this transaction."""
+        staged = [change.row for change in self._changes if change.row is not None and change.row.id == job_id]
+        return self.tables.outbox.get(job_id) or next(iter(staged), None)
+
+    def _end_of(self, job_id: UUID) -> str:
         ended = self.tables.ended(job_id)
         if ended is not None:
             return ended.state
         return "dead" if job_id in self.tables.dead else "unknown"
+
+    def schedule(self, name: str, given: Parameters) -> Any:
+        """Run a statement of the station `schedules`: now on a copy, for its answer; at the commit for all to see."""
+        seen = Tables(self.tables.now)
+        seen.schedules = deepcopy(self.tables.schedules)
+        for change in self._changes:
+            if change.scheduled is not None:
+                change.scheduled(seen)
+        statement = SCHEDULES[name]
+        [[answer]] = statement(seen, given)
+        if name == "trigger":
+            rows = seen.outbox.values()
+            self._changes += [Change(replace(row, seq=self.tables.next_seq())) for row in rows]
+        else:
+            self._changes.append(Change(scheduled=lambda tables: statement(tables, given)))
+        return answer
 
     def _row(self, given: Parameters) -> Row:
         columns = {name: given[name] for name in given if name not in ("delay", "expires_in")}
@@ -154,11 +211,19 @@ _BY_NAME: dict[str, Callable[[Transaction, Parameters], Any]] = {
     "stage": Transaction.stage,
     "stage_many": Transaction.stage_many,
     "cancel": Transaction.cancel,
+    "reprioritize": lambda transaction, given: transaction.move(moving.reprioritize, given),
+    "reschedule": lambda transaction, given: transaction.move(
+        moving.reschedule, moving.resolved(transaction.tables, given)
+    ),
+    "send": Transaction.send,
+    "send_many": Transaction.send_many,
 }
 
 
 def _named(statement: bytes) -> Callable[[Transaction, Parameters], Any]:
-    name = name_of(statement, "outbox")
+    if scheduling := name_of(statement, "schedules"):
+        return lambda transaction, given: transaction.schedule(scheduling, given)
+    name = name_of(statement, "outbox") or name_of(statement, "events")
     if name not in _BY_NAME:
         raise ConfigurationError(f"a connection in memory cannot run this statement: {statement[:60].decode()}…")
     return _BY_NAME[name]

@@ -46,7 +46,7 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=78) from error
         try:
             with _environment(alias):
-                main([*_words(stores), *words], prog_name="manage.py redisjobs")
+                main([*_words(stores), *words], prog_name="python manage.py redisjobs")
         except SystemExit as ended:
             if ended.code:
                 raise
