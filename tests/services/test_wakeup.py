@@ -260,6 +260,11 @@ async def test_behind_a_transaction_pooler_it_says_once_that_it_is_deaf_and_ever
     assert [line.split()[0] for line in said] == ["relay.deaf"]
 
 
+def audits_next_in(relay: RelayByHand) -> float:
+    """Seconds until the relay's audit looks again."""
+    return relay.relay._due.get("audit", 0.0) - relay.relay.clock.monotonic()
+
+
 async def test_at_rest_a_hearing_relay_asks_little(
     conn: Conn, database_url: str, redis_url: str, redis: redis_py.Redis
 ):
@@ -269,6 +274,7 @@ async def test_at_rest_a_hearing_relay_asks_little(
         await relay.rounds()
         await started(relay)
         await eventually(lambda: not polls(relay), "it sleeps")
+        await eventually(lambda: audits_next_in(relay) > 30, "the audit of its beginning is through")
         relay.relay.activity["default"].busy_until = 0.0
         redis.config_resetstat()
 
