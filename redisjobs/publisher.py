@@ -132,10 +132,12 @@ class Publisher:
         later = [row for row in rows if self._waits_here(row)]
         ended = [row for row in rows if row.cancel_requested]
         if later:
-            done.wrote |= await self._change(hold, "defer rows", self._sql.defer, ids=id_array(row.id for row in later))
+            deferred = await self._change(hold, "defer rows", self._sql.defer, ids=id_array(row.id for row in later))
+            done.wrote |= deferred
         if ended:
             changed, _ = await self._end_cancelled(hold, [Asked.of(row) for row in ended])
-            done.wrote |= await self._checked(hold, changed)
+            wrote = await self._checked(hold, changed)
+            done.wrote |= wrote
         await self._publish(hold, [row for row in rows if not row.cancel_requested and not self._waits_here(row)], done)
         if hold.failing and not done.failing:
             await self._note(hold, None)
@@ -241,7 +243,7 @@ class Publisher:
                 "cancel what was replaced", self._sql.replaced, {"ids": id_array(replaced)} | self._shown(hold)
             )
         if placed:
-            done.wrote |= await self._change(
+            marked = await self._change(
                 hold,
                 "mark rows",
                 self._sql.mark,
@@ -249,6 +251,7 @@ class Publisher:
                 lives=_numbers(row.redrives for row in placed),
                 numbers=_numbers(row.publications + 1 for row in placed),
             )
+            done.wrote |= marked
         if duplicates:
             kept = {owner for word, owner in words if owner and word == "kept"}
             await self._deduplicate(hold, duplicates, done, sure=kept)
@@ -288,7 +291,8 @@ class Publisher:
         ghosts = {owner for _, owner in waiting}.difference(sure)
         gone, live = await self._carrier.clear_owners(hold.fence, sorted(ghosts)) if ghosts else (0, set[bytes]())
         held = [(row.idempotency_key, owner, 0) for row, owner in waiting if owner in ghosts - live]
-        done.freed += gone + await self._free(hold, held)
+        freed = await self._free(hold, held)
+        done.freed += gone + freed
         done.left += [row.seq for row, owner in waiting if owner not in live]
         if live:  # jobs that never had a row hold their keys by themselves
             await self._deduplicate(hold, [each for each in waiting if each[1] in live], done, sure=live)

@@ -203,7 +203,8 @@ class Relay(Service):
             if mark is not None and (mark.epoch, mark.fence) != (hold.epoch, hold.token):
                 hold.opened = False
         # a worker that died before it named its queue, and the end of a job that nobody holds, are found here
-        self._named |= await self.carrier.unsettled({hold.queue: hold.settled for hold in holds if hold.opened})
+        unsettled = await self.carrier.unsettled({hold.queue: hold.settled for hold in holds if hold.opened})
+        self._named |= unsettled
         with contextlib.suppress(BrokerUnavailable):  # so full that not even a name fits
             await self.carrier.announce([hold.queue for hold in holds])
 
@@ -295,7 +296,8 @@ class Relay(Service):
             async with room:
                 if len(errors) < enough:
                     try:
-                        did += await do(hold)
+                        much = await do(hold)
+                        did += much
                         self._outages.over(hold.queue)
                     except StoreUnavailable as error:
                         errors[hold.queue] = error

@@ -258,7 +258,8 @@ class Settler:
         """
         if waiting:
             ids = {"ids": id_array(each.outcome.job_id for each in waiting)}
-            self.told |= await self._database.change("look at events again", self._sql.look_again, ids) > 0
+            if await self._database.change("look at events again", self._sql.look_again, ids):
+                self.told = True
 
     def _short(self, settlements: Sequence[Settlement]) -> dict[str, Any]:
         outcomes = [each.outcome for each in settlements]

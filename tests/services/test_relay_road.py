@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import psycopg
 
+from redisjobs.leases import Hold
 from tests.support.builders import finish, stage, states
+from tests.support.clock import settle
 from tests.support.relays import Hand, RelayByHand, envelope_of, job_of
 
 Conn = psycopg.Connection[tuple[object, ...]]
@@ -33,3 +35,17 @@ async def test_a_row_that_is_not_committed_is_not_published(conn: Conn, relay: R
     await relay.rounds()
 
     assert await worker.take() == []
+
+
+async def test_what_one_queue_did_counts_although_the_turn_of_another_ends_later(relay: RelayByHand):
+    """Else a round seems to have done nothing, and the next one, which has to go on with it, waits for its interval."""
+    holds = await relay.relay.leases.take(["early", "late"])
+
+    async def turn(hold: Hold) -> int:
+        if hold.queue == "early":
+            return 1
+        await settle()
+        return 0
+
+    for order in (holds, holds[::-1]):
+        assert await relay.relay._each(order, turn) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
 from typing import Any
@@ -12,11 +13,13 @@ import psycopg
 import pytest
 import redis as redis_py
 
+from redisjobs.base.postgres import id_array
 from redisjobs.broker.values import Outcome
 from redisjobs.errors import StoreUnavailable
 from redisjobs.record import pack
-from redisjobs.settler import FAILURES_KEPT, LOST_LEASES, fold, read_record
+from redisjobs.settler import FAILURES_KEPT, LOST_LEASES, Settlement, fold, read_record
 from tests.support.builders import envelope, finish, publication, stage, states
+from tests.support.clock import settle as turns_of_the_loop
 from tests.support.proxy import Proxy
 from tests.support.relays import Hand, RelayByHand, relay_by_hand
 
@@ -277,6 +280,28 @@ async def test_a_result_is_kept_with_the_finished_job(conn: Conn, relay: RelayBy
     assert row is not None
     assert row[:2] == (b"42", "json")
     assert abs(float(str(row[2])) - 7200) < 5
+
+
+# events
+
+
+async def test_a_queue_without_events_to_look_at_again_does_not_hide_those_of_another(
+    relay: RelayByHand, monkeypatch: pytest.MonkeyPatch
+):
+    settler = relay.relay.settler
+    early, late = Settlement(outcome("suspended", b"e" * 16)), Settlement(outcome("suspended", b"l" * 16))
+
+    async def change(what: str, statement: bytes, parameters: dict[str, Any]) -> int:
+        del what, statement
+        if parameters["ids"] == id_array([early.outcome.job_id]):
+            return 1
+        await turns_of_the_loop()
+        return 0
+
+    monkeypatch.setattr(settler._database, "change", change)
+    await asyncio.gather(settler._look_again([late]), settler._look_again([early]))
+
+    assert settler.told
 
 
 # repeats
