@@ -138,7 +138,7 @@ class _End:
         if cause is not None and outcome.word == "dead":
             failures = (describe(cause, self.attempt.delivery.attempts + 1, self._clock.now()),)
             await run.reopen(self._error)
-        ending = Ending(outcome.word, outcome.why, failures)
+        ending = Ending(outcome.word, outcome.why, failures, self.attempt.delivery.attempts + outcome.counted)
         await run.persist("its end", lambda: run.means.store.begin_ending(run.token, ending))
         return ending
 
@@ -165,7 +165,8 @@ class _End:
             return self.cut_short(aborted)
         why = "; ".join([ending.reason, *failures] if ending.reason else failures)
         word: Any = "dead" if failures else ending.word
-        return self._conclude(Outcome(word, counted=outcome is not None and outcome.counted, why=why, undone=True))
+        counted = ending.attempts > self.attempt.delivery.attempts  # the one that decided may have been cut short
+        return self._conclude(Outcome(word, counted=counted, why=why, undone=True))
 
     # -- finishes
     def _succeeded(self) -> Finish | None:

@@ -13,8 +13,9 @@ gone AS (
     DELETE FROM redisjobs.outbox o USING told t
     WHERE o.id = t.id AND o.redrives = t.life AND o.settled < t.number AND t.word IN ('done', 'dead', 'cancelled', 'expired', 'deduplicated')
       AND (t.word = 'done' OR t.undone OR NOT o.undo OR t.word = 'dead' AND o.ending IS NOT NULL)
-    RETURNING o.*, t.word, t.attempts AS now_attempts, t.number, coalesce(t.error, o.ending ->> 'reason') AS error,
-              coalesce(t.failures, o.ending -> 'failures') AS new_failures, t.keep, t.result, t.result_codec, t.owner),
+    RETURNING o.*, t.word, greatest(t.attempts, (o.ending ->> 'attempts')::integer) AS now_attempts, t.number,
+              coalesce(t.error, o.ending ->> 'reason') AS error, coalesce(t.failures, o.ending -> 'failures') AS new_failures,
+              t.keep, t.result, t.result_codec, t.owner),
 died AS (
     INSERT INTO redisjobs.dead (id, job, queue, input, payload, codec, idempotency_key, key_window, priority, max_attempts,
                                 run_at, expires_at, tenant_id, traceparent, enqueued_by, headers, staged_at,

@@ -121,8 +121,7 @@ def refused(token: Token, what: str) -> StepRefused:
 
 def of_ending(token: Token, ending: Ending) -> dict[str, Any]:
     """The parameters of the statement `begin_ending`."""
-    told = {"word": ending.word, "reason": ending.reason, "failures": list(ending.failures)}
-    return of_token(token) | {"ending": _json(told)}
+    return of_token(token) | {"ending": _json(write_ending(ending))}
 
 
 def of_end(token: Token, done: JobDone, keep: float) -> dict[str, Any]:
@@ -177,9 +176,18 @@ def read_record(row: Row) -> StepRecord:
     )  # fmt: skip
 
 
+def write_ending(ending: Ending) -> dict[str, Any]:
+    """How a run is to end, as its row says it."""
+    told: dict[str, Any] = storable(asdict(ending) | {"failures": list(ending.failures)})
+    return told
+
+
 def read_ending(told: Mapping[str, Any] | None) -> Ending | None:
     """How a run is to end, as its row says it."""
-    return None if told is None else Ending(told["word"], told.get("reason") or "", tuple(told.get("failures") or ()))
+    if told is None:
+        return None
+    failures = tuple(told.get("failures") or ())
+    return Ending(told["word"], told.get("reason") or "", failures, told.get("attempts") or 0)
 
 
 def in_utc(moment: datetime | None) -> datetime | None:

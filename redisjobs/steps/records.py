@@ -101,11 +101,13 @@ class Ending:
         word: dead, cancelled or expired.
         reason: why, in words.
         failures: the errors that led to it, as the settler writes them.
+        attempts: how many were counted on the way to it. Those that only run undos are not.
     """
 
     word: str
     reason: str = ""
     failures: tuple[dict[str, Any], ...] = ()
+    attempts: int = 0
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from redisjobs import outbox
 from redisjobs.base.postgres import array
 from redisjobs.call import Call
 from redisjobs.errors import StoreRefused
-from redisjobs.steps.asking import read_ending, refused
+from redisjobs.steps.asking import read_ending, refused, write_ending
 from redisjobs.steps.checks import check_done, check_record, storable
 from redisjobs.steps.records import KEPT_S, Claim, Ending, JobDone, Kind, State, StepRecord, Token
 from redisjobs.steps.store import StepStore
@@ -72,8 +72,7 @@ class MemorySteps(StepStore):
     async def begin_ending(self, token: Token, ending: Ending) -> None:
         with self._tables.lock:
             row = self._need(token, f"the end as {ending.word}")
-            told = {"word": ending.word, "reason": ending.reason, "failures": list(ending.failures)}
-            row.ending = row.ending or json.loads(json.dumps(storable(told)))
+            row.ending = row.ending or json.loads(json.dumps(write_ending(ending)))
 
     async def undone(self, token: Token, undo: StepRecord, name: str) -> None:
         check_record(undo)

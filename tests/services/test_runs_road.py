@@ -15,6 +15,7 @@ import redis as redis_py
 
 from redisjobs.errors import StoreUnavailable
 from redisjobs.settler import LOST_LEASES
+from redisjobs.steps import Ending
 from tests.support.builders import finish, stage, states
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
@@ -453,3 +454,16 @@ async def test_a_run_with_undos_whose_worker_dies_for_good_goes_to_another_for_t
     reason, ending = conn.execute("SELECT reason, ending ->> 'word' FROM redisjobs.dead").fetchall()[0]
     assert (reason, ending) == (LOST_LEASES, "dead")
     assert conn.execute("SELECT name FROM redisjobs.steps").fetchall() == [("charge",)]
+
+
+async def test_a_run_whose_workers_die_over_its_undos_has_taken_the_attempts_that_led_to_its_end(
+    conn: Conn, relay: RelayByHand, runs: Sleepers, worker: Hand, redis: redis_py.Redis
+):
+    run = await begun(conn, relay, runs)
+    await run.put(undo=True)
+    await run.store.begin_ending(run.token, Ending("dead", "attempt 3 of 3 failed", attempts=3))
+    await loses_its_lease(redis, worker, run.held.entry)
+    await relay.renewed()
+    await relay.rounds()
+
+    assert conn.execute("SELECT attempts FROM redisjobs.dead").fetchall() == [(3,)]

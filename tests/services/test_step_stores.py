@@ -551,7 +551,7 @@ async def test_what_is_no_event_is_refused(runs: AnyRuns, event: Any, key: Any):
 # -- endings and undos
 async def test_an_ending_that_has_begun_is_told_by_each_claim_and_never_replaced(runs: AnyRuns):
     token = await runs.begin()
-    ending = Ending("dead", "it failed ☃", ({"type": "ValueError", "message": "no"},))
+    ending = Ending("dead", "it failed ☃", ({"type": "ValueError", "message": "no"},), attempts=3)
 
     await runs.store.begin_ending(token, ending)
     await runs.store.begin_ending(token, ending)

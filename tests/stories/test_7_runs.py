@@ -446,8 +446,8 @@ async def test_a_worker_that_stops_in_the_midst_of_undos_hands_them_on(road: Roa
     await road.work()
     await road.reaches("dead", job)
     assert road.seen == ["c", "b", "b", "a"]
-    assert road.query("SELECT reason, failures->0->>'type' FROM redisjobs.dead") == [
-        ("attempt 1 of 1 failed", "ValueError")
+    assert road.query("SELECT reason, failures->0->>'type', attempts FROM redisjobs.dead") == [
+        ("attempt 1 of 1 failed", "ValueError", 1)
     ]
 
 

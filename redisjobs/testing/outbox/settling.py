@@ -187,8 +187,8 @@ def _pause(tables: Tables, row: Row, delay: float | None, horizon: float, *, wai
 
 def _end(tables: Tables, row: Row, told: Told, retention: float) -> None:
     del tables.outbox[row.id]
-    attempts = max(row.attempts, told.attempts)
     ending = row.ending or {}
+    attempts = max(row.attempts, told.attempts, ending.get("attempts", 0))
     error = told.error if told.error is not None else ending.get("reason")
     if told.word == "dead":
         row.failures = [*row.failures, *(told.failures or ending.get("failures", ()))][-FAILURES_KEPT:]
