@@ -31,8 +31,8 @@ def port_of(monitor: Monitor) -> int:
     return monitor.port
 
 
-def silent_for(monitor: Monitor) -> float:
-    return time.monotonic() - monitor.pulse._beat_at
+def age_s(file: Path) -> float:
+    return time.time() - file.stat().st_mtime
 
 
 async def status(monitor: Monitor, path: str) -> int:
@@ -108,9 +108,9 @@ async def test_a_store_that_is_away_makes_it_not_ready_and_never_sick(crew: Crew
 
             await eventually(lambda: ready(200), "it is ready")
             redis_proxy.down()
-            await eventually(lambda: ready(503), "Redis is missed")
+            await eventually(lambda: ready(503), "Redis is missed", 20)
             redis_proxy.heal()
-            await eventually(lambda: ready(200), "it is ready again")
+            await eventually(lambda: ready(200), "it is ready again", 20)
 
 
 async def test_a_relay_is_ready_while_both_stores_answer(database_url: str, redis_url: str, postgres_proxy: Proxy):
@@ -158,10 +158,8 @@ async def test_a_loop_that_hangs_leaves_the_file_to_grow_old(
     file = tmp_path / "alive"
     with Monitor("worker", liveness_file=file) as monitor:
         async with monitor.watching(await crew.start()):
-            eventually_now(lambda: silent_for(monitor) > 0.3, "this holds the loop")
+            eventually_now(lambda: age_s(file) > 0.5, "while this holds the loop, nobody touches it")
             touched = file.stat().st_mtime_ns
-            eventually_now(lambda: silent_for(monitor) > 0.5, "this still holds it")
-            assert file.stat().st_mtime_ns == touched
             await eventually(lambda: file.stat().st_mtime_ns > touched, "the loop turns, and it is touched")
 
 

@@ -87,11 +87,11 @@ async def test_a_lost_lease_is_counted_and_explains_the_start_that_follows(crew:
             await asyncio.sleep(60)
 
     counted = Attempts(crew.app.jobs)
-    worker = await crew.start(observer=counted, visibility_timeout=0.6)
+    worker = await crew.start(observer=counted, visibility_timeout=2)
     await crew.put("once")
     await began.wait()
     worker._heartbeat.stop()
-    other = await crew.start(observer=counted, visibility_timeout=0.6)
+    other = await crew.start(observer=counted, visibility_timeout=2)
     await eventually(lambda: crew.starts["once"] == 2, "it was taken over")
     await eventually(lambda: worker.stats()["processed"] + other.stats()["processed"] == 1, "it has ended there")
     await worker.stop(0)
@@ -165,7 +165,7 @@ async def test_ages_of_each_kind_grow_with_what_they_tell_of(database_url: str, 
 async def test_failures_losses_and_recoveries_of_a_relay_are_counted(
     database_url: str, redis_url: str, conn: Conn, redis: Any
 ):
-    async with relay_by_hand(database_url, redis_url) as made:
+    async with relay_by_hand(database_url, redis_url, lease=600) as made:
         stage(conn)
         conn.commit()
         await made.rounds()

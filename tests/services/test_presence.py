@@ -60,13 +60,14 @@ async def test_it_tells_what_it_runs_and_how_much_it_has_done(crew: Crew, view: 
     await crew.start()
     await crew.put("wait", 2)
 
-    busy = await eventually(lambda: [each for each in view.workers() if each.running], "it says that it runs them")
+    busy = await eventually(
+        lambda: [each for each in view.workers() if each.running == {"default": 2}], "it says that it runs them"
+    )
     free.set()
     idle = await eventually(
         lambda: [each for each in view.workers() if each.processed == 2], "it says that it ran them"
     )
 
-    assert busy[0].running == {"default": 2}
     assert busy[0].oldest_s is not None
     assert (idle[0].running, idle[0].failed, idle[0].oldest_s) == ({}, 0, None)
 

@@ -48,10 +48,13 @@ async def test_an_idle_worker_starts_a_job_within_milliseconds(crew: Crew) -> No
         await crew.put("note")
         await eventually(lambda n=n: len(started) == n + 2, "it has run")  # type: ignore[misc]
         delays.append(started[-1] - asked)
-    assert sorted(delays)[10] < 0.05
+    assert sorted(delays)[5] < 0.05, "the quickest quarter tells of the worker, the rest of who else uses the machine"
 
 
-async def test_a_failed_attempt_is_tried_again_when_its_delay_is_over(crew: Crew) -> None:
+async def test_a_failed_attempt_is_tried_again_when_its_delay_is_over(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisjobs.upkeep.LOOK_S", 60.0)  # no look that comes by chance finds it
     attempts: list[tuple[int, float]] = []
 
     @crew.app.job(name="flaky", retry=[0.1, 0.2])
@@ -64,8 +67,8 @@ async def test_a_failed_attempt_is_tried_again_when_its_delay_is_over(crew: Crew
     worker = await crew.start()
     await eventually(lambda: worker.stats()["processed"] == 3, "the third attempt was accepted")
     assert [attempt for attempt, _ in attempts] == [1, 2, 3]
-    assert 0.1 <= attempts[1][1] - attempts[0][1] < 1
-    assert 0.2 <= attempts[2][1] - attempts[1][1] < 1
+    assert attempts[1][1] - attempts[0][1] >= 0.1
+    assert attempts[2][1] - attempts[1][1] >= 0.2
     assert (worker.stats()["failed"], await crew.left()) == (2, 0)
 
 
@@ -101,32 +104,47 @@ async def test_a_job_that_only_the_next_release_knows_waits_for_it_and_runs_once
     await eventually(lambda: crew.starts == {1: 1}, "it ran, as its first attempt")
 
 
-async def test_a_delayed_job_starts_at_its_time_on_one_of_many_workers(crew: Crew) -> None:
-    started: list[float] = []
+async def test_a_delayed_job_starts_at_its_time_on_one_of_many_workers(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redisjobs.upkeep.LOOK_S", 60.0)  # no look that comes by chance finds it
+    late: list[float] = []
 
     @crew.app.job(name="note")
-    async def note() -> None:
-        started.append(time.monotonic())
+    async def note(due: float) -> None:
+        late.append(time.monotonic() - due)
 
+    for delay_s in (0.5, 1.0, 1.5, 2.0):
+        await crew.put("note", arguments={"due": time.monotonic() + delay_s}, delay_ms=round(1000 * delay_s))
     for _ in range(3):
-        await crew.start(visibility_timeout=0.3)
-    asked = time.monotonic()
-    await crew.put("note", delay_ms=1500)
-    await eventually(lambda: started, "it ran")
-    assert 1.49 <= started[0] - asked < 2
-    await always(lambda: len(started) == 1, "it ran once", lasting=0.5)
+        await crew.start(visibility_timeout=2)
+    await eventually(lambda: len(late) == 4, "all have run")
+    assert min(late) > -0.01
+    assert min(late) < 0.1, "of four one at least comes while the machine has nothing else to do"
+    await always(lambda: len(late) == 4, "each ran once", lasting=0.5)
 
 
 async def test_jobs_wait_in_redis_and_not_in_a_worker(crew: Crew) -> None:
     attempts: list[int] = []
+    enough = asyncio.Event()
+    stream = crew.broker.keys.key("default", "ready1")
 
-    @crew.app.job(name="half_a_second")
-    async def half_a_second(ctx: Context) -> None:
+    @crew.app.job(name="wait")
+    async def wait(ctx: Context) -> None:
         attempts.append(ctx.attempt)
-        await asyncio.sleep(0.3)
+        await enough.wait()
 
-    await crew.put("half_a_second", 8)
-    workers = [await crew.start(concurrency=1, visibility_timeout=0.5) for _ in range(2)]
+    async def taken() -> int:
+        return int((await crew.broker.redis.xpending(stream, "workers"))["pending"])
+
+    async def only_what_runs_is_taken() -> bool:
+        return await taken() == 2
+
+    await crew.put("wait", 8)
+    workers = [await crew.start(concurrency=1) for _ in range(2)]
+    await eventually(lambda: len(attempts) == 2, "each runs one")
+    await always(only_what_runs_is_taken, "the others wait in Redis", lasting=0.5)
+    enough.set()
     await eventually(lambda: sum(each.stats()["processed"] for each in workers) == 8, "all are done")
     assert attempts == [1] * 8
 
@@ -221,12 +239,12 @@ async def test_a_tick_of_a_worker_that_serves_globs_finds_the_queues_that_came_s
 
     worker = crew.worker(queues=["mail.*"])
     assert await worker.tick() == 0
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     for queue in ("mail.in", "mail.out"):
         await crew.put("note", queue=queue)
         assert await worker.tick() == 1
 
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= threads
     await worker.stop()
 
 
@@ -249,7 +267,7 @@ async def test_it_can_be_stopped_and_started_again_any_number_of_times(crew: Cre
 
 async def test_an_idle_worker_hardly_speaks_to_redis(crew: Crew, redis: redis_py.Redis) -> None:
     await crew.start()
-    await eventually(redis.client_list, "it is connected")
+    await eventually(lambda: "xreadgroup" in {each["cmd"] for each in redis.client_list()}, "it waits for jobs")
     before, began = redis.info("commandstats"), time.monotonic()
     await always(lambda: True, "time passes", lasting=2)
     after = redis.info("commandstats")

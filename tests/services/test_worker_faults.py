@@ -56,10 +56,10 @@ async def test_a_body_that_blocks_the_loop_keeps_its_lease(crew: Crew, caplog: p
     @crew.app.job(name="block")
     async def block() -> None:
         crew.starts["block"] += 1
-        time.sleep(2.5)  # noqa: ASYNC251 - the mistake that must not cost the lease
+        time.sleep(3.5)  # noqa: ASYNC251 - the mistake that must not cost the lease
 
     await crew.put("block")
-    worker = await crew.start(visibility_timeout=0.8)
+    worker = await crew.start(visibility_timeout=2)
     await eventually(lambda: worker.stats()["processed"] == 1, "it is done", within=15)
     assert crew.starts["block"] == 1
     assert worker.stats()["lost"] == 0
@@ -72,11 +72,11 @@ async def test_the_heartbeat_outlives_a_reset_and_a_second_of_refusal(crew: Crew
     @crew.app.job(name="slow")
     async def slow(ctx: Context) -> None:
         attempts.append(ctx.attempt)
-        await asyncio.sleep(4)
+        await asyncio.sleep(5)
 
     await crew.put("slow")
-    worker = await crew.start(url=redis_proxy.url, visibility_timeout=2.5)
-    await crew.start(visibility_timeout=2.5)
+    worker = await crew.start(url=redis_proxy.url, visibility_timeout=4, heartbeat_interval=0.5)
+    await crew.start(visibility_timeout=4)
     await eventually(lambda: attempts, "it runs")
     if attempts and crew.workers[1].stats()["in_flight"]:
         worker = crew.workers[1]
@@ -99,10 +99,10 @@ async def test_a_holder_that_was_cut_off_past_its_lease_is_ended_and_its_outcome
             await asyncio.sleep(60)
 
     await crew.put("slow")
-    cut_off = await crew.start(url=redis_proxy.url, visibility_timeout=1)
+    cut_off = await crew.start(url=redis_proxy.url, visibility_timeout=2)
     await eventually(lambda: attempts, "it runs")
     redis_proxy.pause()
-    second = await crew.start(visibility_timeout=1)
+    second = await crew.start(visibility_timeout=2)
     await eventually(lambda: second.stats()["processed"] == 1, "the second has done it", within=15)
     redis_proxy.resume()
     redis_proxy.reset()
@@ -113,6 +113,8 @@ async def test_a_holder_that_was_cut_off_past_its_lease_is_ended_and_its_outcome
 
 
 async def test_what_a_dead_worker_held_starts_elsewhere_within_a_lease(crew: Crew, redis_proxy: Proxy) -> None:
+    lease = 2
+
     @crew.app.job(name="slow", timeout=3600)
     async def slow() -> None:
         crew.starts["slow"] += 1
@@ -120,14 +122,14 @@ async def test_what_a_dead_worker_held_starts_elsewhere_within_a_lease(crew: Cre
             await asyncio.sleep(60)
 
     await crew.put("slow")
-    await crew.start(url=redis_proxy.url, visibility_timeout=1)
+    await crew.start(url=redis_proxy.url, visibility_timeout=lease)
     await eventually(lambda: crew.starts["slow"] == 1, "it runs")
     redis_proxy.refuse()
     redis_proxy.reset()
     began = time.monotonic()
-    await crew.start(visibility_timeout=1)
+    await crew.start(visibility_timeout=lease)
     await eventually(lambda: crew.starts["slow"] == 2, "it has started elsewhere")
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 2.5 * lease
 
 
 async def test_a_redis_that_refuses_for_a_while_is_asked_seldom_and_then_works_again(
@@ -148,7 +150,7 @@ async def test_a_redis_that_refuses_for_a_while_is_asked_seldom_and_then_works_a
     assert (readonly.count - before) / 2 < 20
     readonly.remove()
     await crew.put("note")
-    await eventually(lambda: crew.starts["note"] == 2, "it works again", within=5)
+    await eventually(lambda: crew.starts["note"] == 2, "it works again")
     assert worker.state == "running"
 
 
@@ -162,12 +164,13 @@ async def test_entries_whose_stream_was_trimmed_crash_nobody(
             await asyncio.sleep(60)
 
     await crew.put("slow", 3)
-    await crew.start(url=redis_proxy.url, visibility_timeout=0.5)
+    await crew.start(url=redis_proxy.url, visibility_timeout=2)
     await eventually(lambda: crew.starts["slow"] == 3, "all run")
     redis_proxy.refuse()
     redis_proxy.reset()
     redis.xtrim("rj:{default}:ready:1", maxlen=0)
-    await crew.start(visibility_timeout=0.5)
+    await crew.start(visibility_timeout=2)
+    await eventually(lambda: redis.xpending("rj:{default}:ready:1", "workers")["pending"] == 0, "it met the entries")
     await crew.put("slow")
     await eventually(lambda: crew.starts["slow"] == 4, "a new job runs")
 
