@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import carrying, machine, producing, report, runs, whole, working
+from benchmarks import carrying, flow, machine, producing, report, runs, whole, working
 from benchmarks.bench import Bench
 from benchmarks.figures import FULL, QUICK, Figure
 from benchmarks.jobs import app
@@ -26,6 +26,8 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "enqueue": producing.enqueue,
     "publish": carrying.publish,
     "drain": working.drain,
+    "shares": flow.shares,
+    "limits": flow.limits,
     "settle": carrying.settle,
     "road": whole.road,
     "latency": whole.latency,

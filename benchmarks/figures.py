@@ -73,6 +73,7 @@ class Scale:
         jobs: in one drain, publish or settle.
         seconds: of everything that is measured by time.
         runs: durable runs with many slots; a tenth of them with one.
+        waiting: behind a limit, beside what is measured.
     """
 
     rounds: int
@@ -83,10 +84,19 @@ class Scale:
     samples: int
     seconds: float
     runs: int
+    waiting: int
 
 
 QUICK = Scale(
-    rounds=1, jobs=10_000, backlogs=(1_000, 20_000), due=2_000, held=30_000, samples=60, seconds=2.0, runs=300
+    rounds=1,
+    jobs=10_000,
+    backlogs=(1_000, 20_000),
+    due=2_000,
+    held=30_000,
+    samples=60,
+    seconds=2.0,
+    runs=300,
+    waiting=10_000,
 )
 FULL = Scale(
     rounds=3,
@@ -97,4 +107,5 @@ FULL = Scale(
     samples=400,
     seconds=6.0,
     runs=2_000,
+    waiting=100_000,
 )

@@ -46,12 +46,12 @@ def insert(connection: psycopg.Connection[Any], first: int, last: int, *, queues
     connection.execute(_MANY, (queues, queues, first, last))
 
 
-def put_into_redis(count: int) -> None:
+def put_into_redis(count: int, job: Job[..., None] = noop) -> None:
     """Put so many jobs straight into Redis."""
 
     async def put() -> None:
         for first in range(0, count, AT_ONCE):
-            await app.enqueue_direct([noop.call(body=body(n)) for n in range(first, min(count, first + AT_ONCE))])
+            await app.enqueue_direct([job.call(body=body(n)) for n in range(first, min(count, first + AT_ONCE))])
         await app.close()
 
     asyncio.run(put())

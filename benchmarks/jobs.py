@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from benchmarks.probe import Probe
@@ -9,6 +10,8 @@ from redisjobs import App, Context, Limit
 
 STEPS = 5
 """Of a durable run, each recorded before the next begins."""
+
+TENANTS = 20
 
 app = App("benchmarks")
 _probe = Probe.of_environment()
@@ -26,6 +29,20 @@ async def limited(body: dict[str, Any]) -> None:
     """As `noop`, under a limit."""
     if _probe is not None:
         _probe.hit(body["i"])
+
+
+@app.job(share=lambda body: str(body["i"] % TENANTS))
+async def shared(body: dict[str, Any]) -> None:
+    """As `noop`, of one of twenty tenants."""
+    if _probe is not None:
+        _probe.hit(body["i"])
+
+
+@app.job(limit=Limit(2, name="held"))
+async def held(body: dict[str, Any]) -> None:
+    """Two at once, which go on for as long as anything is measured."""
+    del body
+    await asyncio.sleep(3600)
 
 
 @app.job()
