@@ -7,6 +7,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -73,7 +74,8 @@ async def test_every_line_on_an_attempt_names_it(crew: Crew, lines: Lines):
     expired, done = await put(crew, "late", expire_ms=-1), await put(crew, "late")
     await crew.start()
     await eventually(lambda: lines.of("job.dead"), "the last attempt has failed")
-    await eventually(lambda: lines.of("attempt.done"), "the other is done")
+    for name in ("attempt.done", "job.parked", "job.expired"):
+        await eventually(partial(lines.of, name), f"there is a line {name}")
 
     def told(job: str, job_id: str, attempt: int = 1) -> dict[str, Any]:
         return {"job": job, "job_id": job_id, "queue": "default", "attempt": attempt, "tenant_id": "acme",

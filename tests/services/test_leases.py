@@ -330,7 +330,7 @@ async def test_after_a_publish_with_an_unknown_end_nothing_goes_under_the_old_to
 ):
     job = stage(conn)
     conn.commit()
-    async with relay_by_hand(database_url, redis_proxy.url, timeout=0.3) as relay:
+    async with relay_by_hand(database_url, redis_proxy.url, timeout=3) as relay:
         await relay.rounds()
         late = stage(conn)
         conn.commit()
