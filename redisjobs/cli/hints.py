@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import click
 
 NAME: Final = "redisjobs"
+STORES = Path(".redisjobs", "env")
+"""What `redisjobs dev` writes where it was started: the URLs of the stores that it runs."""
+_UNSET = re.compile(r"\b(?:database|redis)_url is not set\b")
 
 
 def hint(text: str) -> str:
     """The text, with every command of ours in it called as the one that runs now was; elsewhere it stays as it is."""
+    if _UNSET.search(text) and STORES.is_file():
+        text += f"\n  those of `redisjobs dev` in this folder:  . {STORES}"
     context = click.get_current_context(silent=True)
     root = context.find_root() if context else None
     if root is None or not root.info_name or not root.info_name.endswith(f" {NAME}"):

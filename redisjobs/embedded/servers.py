@@ -18,6 +18,7 @@ from redisjobs.embedded.find import Search, Source
 from redisjobs.embedded.folders import make_run_folder
 from redisjobs.embedded.host import plan as messages
 from redisjobs.embedded.host.plan import Failed, Plan, State
+from redisjobs.embedded.own import leads_into
 from redisjobs.errors import ConfigurationError
 
 ATTACH_LIMIT = 120.0  # seconds; the other one may be starting
@@ -55,7 +56,8 @@ class Embedded:
     ends, SIGKILL included; a Ctrl-C on the terminal reaches only the application, which can use them
     until it has drained. If the process forks into the background, start them after that.
 
-    A server whose URL is given, here or as REDISJOBS_DATABASE_URL or REDISJOBS_REDIS_URL, is not started.
+    A server whose URL is given, here or as REDISJOBS_DATABASE_URL or REDISJOBS_REDIS_URL, is not started,
+    unless the URL names the folder `sockets` of `data`, where the URLs of a data folder lead at each start.
     The programs are those given here, then those of REDISJOBS_PG_BIN and REDISJOBS_REDIS_BIN, then the
     wheels of the extra `embedded`, then the machine's.
 
@@ -118,8 +120,8 @@ class Embedded:
         self.stop()
 
     def _start(self) -> Servers:
-        database_url, database_words = _given(self._given[0], "PostgreSQL", "REDISJOBS_DATABASE_URL")
-        redis_url, redis_words = _given(self._given[1], "Redis", "REDISJOBS_REDIS_URL")
+        database_url, database_words = self._of_others(self._given[0], "PostgreSQL", "REDISJOBS_DATABASE_URL")
+        redis_url, redis_words = self._of_others(self._given[1], "Redis", "REDISJOBS_REDIS_URL")
         words = ", ".join(filter(None, (database_words, redis_words)))
         if database_url and redis_url:
             return Servers(database_url, redis_url, description=words)
@@ -139,6 +141,13 @@ class Embedded:
             attached=attached,
             description=", ".join(filter(None, (words, state.description))),
         )
+
+    def _of_others(self, argument: str | None, name: str, setting: str) -> tuple[str | None, str]:
+        """The URL of a server that need not be started, and where it comes from."""
+        url = argument or os.environ.get(setting)
+        if not url or (self._data is not None and leads_into(url, Path(self._data))):
+            return None, ""
+        return url, f"{name} of {'the URL given' if argument else setting}"
 
     def _host_or_attach(self, plan: Plan) -> tuple[State, bool]:
         """Start a host, or find the one that has the data folder. It may end while we look, so try in turn."""
@@ -176,15 +185,6 @@ class Embedded:
             if self._host is not host:
                 _let_go(host)
                 shutil.rmtree(run, ignore_errors=True)
-
-
-def _given(argument: str | None, name: str, setting: str) -> tuple[str | None, str]:
-    """The URL of a server that need not be started, and where it comes from."""
-    if argument:
-        return argument, f"{name} of the URL given"
-    if url := os.environ.get(setting):
-        return url, f"{name} of {setting}"
-    return None, ""
 
 
 def _namespaces() -> bool:

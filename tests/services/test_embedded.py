@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import os
 import shutil
+import signal
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,6 +126,54 @@ def test_a_start_that_was_cut_off_leaves_nothing_that_stops_the_next(tmp_path: P
     with Embedded(tmp_path / "data") as started:
         assert started.attached is False
         assert ask(started.database_url, "SELECT 1") == 1
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A data folder whose name leaves room for that of a socket."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder) / "data"
+
+
+def test_the_urls_of_a_data_folder_are_the_same_at_each_start(short: Path) -> None:
+    with Application(data=short) as application:
+        first = application.servers()
+        os.kill(first.host_pid or 0, signal.SIGKILL)
+        eventually_now(lambda: all_gone(first, but=application.process.pid), "no server runs")
+    for _ in range(2):
+        with Embedded(short) as started:
+            assert (started.database_url, started.redis_url) == (first.database_url, first.redis_url)
+            assert str(short / "sockets") in first.redis_url
+            assert ask(first.database_url, "SELECT 1") == 1
+            with redis_of(first.redis_url) as client:
+                assert client.ping()
+        assert not (short / "sockets").is_symlink()
+
+
+@pytest.mark.parametrize("how", ["url", "dsn", "environment"])
+def test_settings_that_name_the_sockets_of_the_folder_have_them_started(
+    short: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    named = short / "sockets"
+    url = (
+        f"postgresql://postgres@/postgres?host={named}"
+        if how != "dsn"
+        else f"user=postgres dbname=postgres host={named}"
+    )
+    if how == "environment":
+        monkeypatch.setenv("REDISJOBS_DATABASE_URL", url)
+    given = None if how == "environment" else url
+    with Embedded(short, database_url=given, redis_url=f"unix://{named}/redis.sock") as started:
+        assert started.postgres_pid
+        assert started.redis_pid
+        assert ask(url, "SELECT 1") == 1
+
+
+def test_something_of_the_users_that_has_the_sockets_name_stays(short: Path) -> None:
+    (short / "sockets").mkdir(parents=True)
+    with Embedded(short) as started:
+        assert ask(started.database_url, "SELECT 1") == 1
+    assert (short / "sockets").is_dir()
 
 
 def test_a_path_of_150_characters_and_more_works(tmp_path: Path) -> None:

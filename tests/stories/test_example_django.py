@@ -1,9 +1,10 @@
-"""The Django example works as its README says."""
+"""The Django example works as its README says, and the guide from nothing."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.support.eventually import eventually_now
 from tests.support.processes import CHECKOUT, Processes
 
+GUIDE = CHECKOUT / "docs" / "guides" / "django.md"
 EXAMPLE = CHECKOUT / "examples" / "django_shop"
 
 
@@ -59,3 +61,38 @@ def test_the_readme_tells_these_commands():
     for command in ("migrate", "redisjobs migrate", "redisjobs dev", "place_orders 20", "redisjobs status"):
         assert f"    python manage.py {command}\n" in told
     assert "PGDATABASE" in told
+
+
+@pytest.fixture
+def empty_folder() -> Iterator[Path]:
+    """A folder whose name leaves room for that of a socket."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def written(name: str) -> str:
+    """What the guide has its reader write to a file."""
+    found = re.search(rf"```python file={name}\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_from_nothing_to_a_task_without_any_server_before(empty_folder: Path):
+    nothing: dict[str, str] = dict.fromkeys(
+        ("REDISJOBS_DATABASE_URL", "REDISJOBS_REDIS_URL", "DATABASE_URL", "REDIS_URL"), ""
+    )
+    with Processes(empty_folder, nothing) as terminals:
+        start = terminals.python("-m", "django", "startproject", "project", ".")
+        assert start.wait() == 0, start.log()
+        with (empty_folder / "project/settings.py").open("a") as settings:
+            settings.write(written("added.py"))
+        (empty_folder / "project/tasks.py").write_text(written("project/tasks.py"))
+
+        for name in ("ada", "grace"):  # at the second start the data are there, and where they were
+            dev = terminals.python("manage.py", "redisjobs", "dev")
+            dev.says_now("worker.started", within=90)
+            for words in (["migrate"], ["shell", "-c", f"from project.tasks import sign_up; sign_up('{name}')"]):
+                other = terminals.python("manage.py", *words)
+                assert other.wait() == 0, other.log()
+            dev.says_now(f"welcome, {name}")
+            assert dev.stop() == 0, dev.log()

@@ -59,6 +59,14 @@ def test_without_a_url_the_setting_is_named():
     assert "set REDISJOBS_DATABASE_URL" in redisjobs("migrate", code=78).stderr
 
 
+def test_without_a_url_beside_a_dev_that_runs_here_its_file_is_named(folder: Path):
+    assert ".redisjobs/env" not in redisjobs("status", code=78).stderr
+    (folder / ".redisjobs").mkdir()
+    (folder / ".redisjobs" / "env").touch()
+    assert "those of `redisjobs dev` in this folder:  . .redisjobs/env" in redisjobs("status", code=78).stderr
+    assert ". .redisjobs/env" in redisjobs("status", "--database-url", "postgresql://x/y", code=78).stderr
+
+
 def test_servers_start_only_where_an_app_is_named(folder: Path):
     assert "Missing the app: pass MODULE:APP" in redisjobs("dev", code=2).stderr
     assert not list(folder.iterdir())

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from . import link
 from .copies import reachable
 from .files import lock, make_folder, open_log, write
 from .identity import Identity, choose, hand_over
@@ -59,6 +60,7 @@ def _serve(plan: Plan, watch: Watch) -> None:
     finally:
         state_file.unlink(missing_ok=True)  # first, so that nobody attaches to servers that are about to end
         stop_all(servers)
+        link.remove(plan.data)
 
 
 def _start(plan: Plan, servers: list[Server], watch: Watch) -> State:
@@ -101,7 +103,8 @@ def _place(plan: Plan) -> Place:
     sockets = plan.run / "sockets"
     sockets.mkdir(0o700)
     hand_over(sockets, identity)
-    return Place(plan.data, sockets, identity, plan.durable)
+    kept = not plan.data.is_relative_to(plan.run)
+    return Place(plan.data, sockets, link.make(plan.data, sockets) if kept else sockets, identity, plan.durable)
 
 
 def _identity(plan: Plan) -> Identity:

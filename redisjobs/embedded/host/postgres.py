@@ -83,7 +83,7 @@ class Postgres(Server):
         return self.place.sockets / ".s.PGSQL.5432"
 
     def url(self) -> str:
-        return f"postgresql://postgres@/postgres?host={quote(str(self.place.sockets))}&port=5432"
+        return f"postgresql://postgres@/postgres?host={quote(str(self.place.told))}&port=5432"
 
     def _initdb(self, folder: Path, watch: Watch) -> None:
         with self.place.identity.way_to(folder) as (name, kept):

@@ -29,10 +29,12 @@ class Place:
     Attributes:
         data: the parent of their data folders.
         sockets: a folder of theirs with a short path.
+        told: the name of that folder for others.
     """
 
     data: Path
     sockets: Path
+    told: Path
     identity: Identity
     durable: bool
 
@@ -68,7 +70,8 @@ class Server(ABC):
         """The file of its unix socket."""
 
     @abstractmethod
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """Where others reach it."""
 
     def prepare(self, watch: Watch) -> None:
         """Make its data if there are none yet."""

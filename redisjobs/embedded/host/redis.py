@@ -45,4 +45,4 @@ class Redis(Server):
         return self.place.sockets / "redis.sock"
 
     def url(self) -> str:
-        return f"unix://{quote(str(self.socket_path()))}"
+        return f"unix://{quote(str(self.place.told / self.socket_path().name))}"
