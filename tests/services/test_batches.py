@@ -88,10 +88,9 @@ async def test_a_batch_runs_within_its_time_after_its_first_call(crew: Crew) -> 
     noted = Noted(crew, size=100, within=0.4)
     worker = await crew.start()
     began = time.monotonic()
-    await noted.put(1)
-    await noted.put(2, 3)
+    await noted.put(1, 2, 3)
     await processed(worker, 3)
-    assert 0.4 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.4
     assert noted.ran == [[1, 2, 3]]
 
 
@@ -137,7 +136,7 @@ async def test_a_call_whose_lease_is_lost_in_a_running_batch_is_marked_and_ends_
     noted = Noted(crew, size=2, within=0.2)
     noted.gate.clear()
     [lost, kept] = await noted.put(1, 2)
-    worker = await crew.start(visibility_timeout=3, heartbeat_interval=0.2)
+    worker = await crew.start(visibility_timeout=30, heartbeat_interval=0.2)
     await eventually(lambda: noted.ran, "the batch runs")
     redis: Any = crew.broker.redis
     runs, lost_id = crew.broker.keys.key("default", "runs"), bytes.fromhex(lost.replace("-", ""))
@@ -167,14 +166,25 @@ async def test_a_cancelled_call_leaves_the_batch_that_gathers(crew: Crew) -> Non
 
 
 async def test_leases_of_calls_that_gather_are_renewed(crew: Crew) -> None:
-    noted = Noted(crew, size=100, within=2.5)
-    workers = [await crew.start(visibility_timeout=1)]
+    noted = Noted(crew, size=4, within=600)
+    worker = await crew.start(visibility_timeout=30, heartbeat_interval=0.1)
     ids = await noted.put(1, 2, 3)
-    await eventually(lambda: workers[0].lanes()[0].gathered == 3, "they gather")
-    workers.append(await crew.start(visibility_timeout=1))
-    await eventually(lambda: noted.ran, "they run")
+    await eventually(lambda: worker.lanes()[0].gathered == 3, "they gather")
+    redis: Any = crew.broker.redis
+    stream = crew.broker.keys.key("default", "ready1")
+    held = await redis.xpending_range(stream, "workers", "-", "+", 9)
+    assert len(held) == 3
+    await redis.xclaim(stream, "workers", worker.worker_id, 0, [each["message_id"] for each in held], idle=20_000,
+                       justid=True)  # fmt: skip
+
+    async def are_renewed() -> bool:
+        return not await redis.xpending_range(stream, "workers", "-", "+", 9, idle=20_000)
+
+    await eventually(are_renewed, "their leases are renewed")
+    assert (noted.ran, worker.lanes()[0].gathered) == ([], 3)
+    ids += await noted.put(4)
     await eventually(crew.nothing_left, "all have ended")
-    assert noted.ran == [[1, 2, 3]]
+    assert noted.ran == [[1, 2, 3, 4]]
     assert set(noted.attempts) == {(each, 1) for each in ids}
 
 
@@ -256,7 +266,7 @@ async def test_a_batch_that_waits_for_a_slot_keeps_the_worker_from_taking_more(c
 
 
 async def test_a_batch_is_quiet_with_its_worker(crew: Crew) -> None:
-    noted = Noted(crew, size=100, within=1)
+    noted = Noted(crew, size=100, within=3)
     worker = await crew.start()
     await noted.put(1)
     await eventually(lambda: worker.lanes()[0].gathered == 1, "it gathers")
@@ -268,7 +278,7 @@ async def test_a_batch_is_quiet_with_its_worker(crew: Crew) -> None:
 async def test_direct_calls_in_a_batch_know_their_context(crew: Crew) -> None:
     seen: list[object] = []
 
-    @crew.app.batch_job(name="index", size=2, within=5)
+    @crew.app.batch_job(name="index", size=2, within=30)
     async def index(ctx: BatchContext, calls: Calls) -> None:
         seen.append((ctx.tenant_id, [(each.context.tenant_id, each.context.headers) for each in calls]))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_shutdown import children_of
-from tests.services.test_cli_worker import put
+from tests.services.test_cli_worker import drains, put
 from tests.support.embedded import is_alive
 from tests.support.eventually import eventually
 from tests.support.processes import Processes, Program
@@ -27,7 +27,7 @@ SHOP = """
         print(f"helper {helper.pid} of crunch in {os.getpid()}", flush=True)
         logging.getLogger("shop").info("crunching")
         ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
+        while time.monotonic() < ends and not os.path.exists("enough"):
             time.sleep(0.01)
 """
 
@@ -49,15 +49,15 @@ def is_guard(pid: int) -> bool:
 
 @pytest.mark.parametrize("loop", ["--uvloop", "--no-uvloop"])
 async def test_a_signal_to_the_whole_group_lets_the_body_end(
-    processes: Processes, shop: str, redis_url: str, loop: str
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path, loop: str
 ):
-    job = await put(redis_url, "crunch", seconds=1)
+    job = await put(redis_url, "crunch", seconds=60)
     worker = processes.redisjobs("worker", shop, loop)
     child = await pid_of(worker)
 
     os.killpg(worker.pid, signal.SIGTERM)
 
-    assert await worker.ended() == 0
+    assert await drains(worker, tmp_path) == 0
     assert f"finished     {job}" in worker.log()
     assert re.search(rf"app +crunching job=crunch job_id={job} queue=default attempt=1", worker.log())
     assert not is_alive(child)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.queue import QueueByHand
 
 SHOP = """
     import asyncio, logging, os
+    from pathlib import Path
     from redisjobs import App, Context
 
     app = App()
@@ -25,7 +27,8 @@ SHOP = """
     async def who():
         print(f"ran in {os.getpid()}", flush=True)
         logging.getLogger("shop").info("a line of a body")
-        await asyncio.sleep(0.3)
+        while not Path("enough").exists():
+            await asyncio.sleep(0.01)
 
     @app.job
     async def long(ctx: Context):
@@ -56,7 +59,7 @@ async def started(program: Program, count: int) -> None:
 
 
 async def test_several_processes_share_the_work_tell_who_speaks_and_end_with_receipts(
-    processes: Processes, shop: str, redis_url: str
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path
 ):
     worker = processes.redisjobs("worker", shop, "--processes", "2", "-c", "1", "--worker-id", "crane")
     await started(worker, 2)
@@ -64,6 +67,7 @@ async def test_several_processes_share_the_work_tell_who_speaks_and_end_with_rec
     await eventually(lambda: len(pids(worker)) == 2, "both have run jobs")
     assert worker.pid not in pids(worker)
 
+    (tmp_path / "enough").touch()
     assert worker.stop() == 0
 
     log = worker.log()
@@ -73,13 +77,14 @@ async def test_several_processes_share_the_work_tell_who_speaks_and_end_with_rec
 
 
 async def test_a_killed_process_is_replaced_and_a_second_signal_hands_back_at_once(
-    processes: Processes, shop: str, redis_url: str
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path
 ):
     worker = processes.redisjobs("worker", shop, "--processes", "2", "-c", "1")
     await started(worker, 2)
     await put(redis_url, "who")
     await worker.says("ran in")
     os.kill(pids(worker).pop(), signal.SIGKILL)
+    (tmp_path / "enough").touch()
     await worker.says("fleet.process_restarts")
     await started(worker, 3)
 
@@ -93,15 +98,16 @@ async def test_a_killed_process_is_replaced_and_a_second_signal_hands_back_at_on
     assert worker.log().count("1 handed back") == 2
 
 
-async def test_no_process_outlives_its_parent(processes: Processes, shop: str, redis_url: str):
+async def test_no_process_outlives_its_parent(processes: Processes, shop: str, redis_url: str, tmp_path: Path):
     worker = processes.redisjobs("worker", shop, "--processes", "2", "-c", "1")
     await started(worker, 2)
     await put(redis_url, "who", 4)
     await eventually(lambda: len(pids(worker)) == 2, "both have run jobs")
 
     os.kill(worker.pid, signal.SIGKILL)
+    (tmp_path / "enough").touch()
 
-    await eventually(lambda: not any(map(is_alive, pids(worker))), "both have ended")
+    await eventually(lambda: not any(map(is_alive, pids(worker))), "both have ended", 20)
     assert worker.log().count("during the drain: ") == 2
 
 
@@ -114,7 +120,9 @@ async def test_an_app_that_is_not_there_ends_all_with_78(processes: Processes):
     assert "Traceback" not in worker.log()
 
 
-async def test_a_quiet_worker_takes_nothing_more_and_ends_what_it_has(processes: Processes, shop: str, redis_url: str):
+async def test_a_quiet_worker_takes_nothing_more_and_ends_what_it_has(
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path
+):
     worker = processes.redisjobs("worker", shop, "-c", "1")
     await put(redis_url, "who")
     await worker.says("ran in")
@@ -122,6 +130,7 @@ async def test_a_quiet_worker_takes_nothing_more_and_ends_what_it_has(processes:
     worker.send(signal.SIGTSTP)
     await worker.says("worker.quiet")
     (waits,) = await put(redis_url, "who")
+    (tmp_path / "enough").touch()
 
     assert worker.stop() == 0
     assert worker.log().count("ran in") == 1
@@ -153,16 +162,16 @@ async def test_a_saved_file_is_run_at_once_and_a_broken_one_waits_for_the_next_s
     save(SHOP.replace("VERSION", "first"))
     worker = processes.redisjobs("worker", "shop:app", "--reload")
     await put(redis_url, "long")
-    await worker.says("first long began, attempt 1")
+    await worker.says("first long began, attempt 1", 30)
 
     save(SHOP.replace("VERSION", "second"))
-    await worker.says("second long began, attempt 1")
+    await worker.says("second long began, attempt 1", 30)
 
     save(SHOP.replace("VERSION", "third").replace("async def who():", "async def who("))
-    await worker.says("fleet.waiting_for_change")
+    await worker.says("fleet.waiting_for_change", 30)
     assert "importing 'shop' raised SyntaxError" in worker.log()
 
     save(SHOP.replace("VERSION", "fourth"))
-    await worker.says("fourth long began, attempt 1")
+    await worker.says("fourth long began, attempt 1", 30)
     assert worker.stop() == 75
     assert "Traceback" not in worker.log()

@@ -99,7 +99,7 @@ async def test_one_hanging_process_of_several_is_noticed(
     processes.module("shop", SHOP)
     program = processes.redisjobs("worker", "shop:app", "--processes", "2", env=env)
     await eventually(lambda: "READY=1" in systemd.told(), "all are ready", 30)
-    assert program.log().count("worker.started") == 2
+    await eventually(lambda: program.log().count("worker.started") == 2, "both have said so")
     async with QueueByHand(redis_url, "default") as q:
         await q.broker.enqueue_direct("default", [publication("hang", direct=True)])
     await program.says("it hangs")
@@ -117,7 +117,7 @@ async def test_a_loop_that_hangs_says_no_more_that_it_is_alive(
 ):
     processes.module("shop", SHOP)
     program = processes.redisjobs("worker", "shop:app", env=env)
-    await eventually(lambda: "READY=1" in systemd.told(), "it is ready", 15)
+    await eventually(lambda: "READY=1" in systemd.told(), "it is ready", 30)
     async with QueueByHand(redis_url, "default") as q:
         await q.broker.enqueue_direct("default", [publication("hang", direct=True)])
     await program.says("it hangs")
@@ -129,7 +129,7 @@ async def test_a_loop_that_hangs_says_no_more_that_it_is_alive(
 
 async def test_the_watchdog_of_another_process_is_not_fed(processes: Processes, systemd: Systemd, env: dict[str, str]):
     program = processes.redisjobs("relay", env=env | {"WATCHDOG_PID": "1"})
-    await eventually(lambda: "READY=1" in systemd.told(), "it is ready", 15)
+    await eventually(lambda: "READY=1" in systemd.told(), "it is ready", 30)
 
     assert program.stop() == 0
     assert systemd.told() == ["READY=1", "STOPPING=1"]

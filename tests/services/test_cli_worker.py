@@ -22,6 +22,7 @@ from tests.support.servers import RedisServer
 COMMAND = [sys.executable, "-c", "from redisjobs.cli import main; main()"]
 SHOP = """
     import asyncio, subprocess, sys, time
+    from pathlib import Path
     from redisjobs import App
 
     app = App()
@@ -33,6 +34,12 @@ SHOP = """
     async def brief():
         say("brief began")
         await asyncio.sleep(0.5)
+
+    @app.job
+    async def lasting():
+        say("lasting began")
+        while not Path("enough").exists():
+            await asyncio.sleep(0.01)
 
     @app.job
     async def long():
@@ -92,14 +99,25 @@ async def put(url: str, job: str, /, queue: str = "default", **arguments: object
     return made
 
 
-@pytest.mark.parametrize("loop", ["--uvloop", "--no-uvloop"])
-async def test_a_stop_waits_for_what_runs_and_tells_its_end(processes: Processes, shop: str, redis_url: str, loop: str):
-    job = await put(redis_url, "brief")
-    worker = processes.redisjobs("worker", "--app", shop, loop)
-    await worker.says("brief began")
+async def drains(worker: Program, folder: Path) -> int:
+    """The exit code of a worker that was told to stop, and whose `lasting` body ends once it drains."""
+    await worker.says("worker.draining")
+    (folder / "enough").touch()
+    return await worker.ended()
 
-    assert worker.stop() == 0
-    assert f"finished     {job}  brief  default\n" in worker.log()
+
+@pytest.mark.parametrize("loop", ["--uvloop", "--no-uvloop"])
+async def test_a_stop_waits_for_what_runs_and_tells_its_end(
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path, loop: str
+):
+    job = await put(redis_url, "lasting")
+    worker = processes.redisjobs("worker", "--app", shop, loop)
+    await worker.says("lasting began")
+
+    worker.send(signal.SIGTERM)
+
+    assert await drains(worker, tmp_path) == 0
+    assert f"finished     {job}  lasting  default\n" in worker.log()
     assert "during the drain: 1 finished, 0 handed back, 0 abandoned" in worker.log()
 
 
@@ -121,7 +139,7 @@ async def test_how_many_lost_leases_make_a_dead_letter_can_be_said(processes: Pr
         await q.take("killed", lease_ms=1)
         worker = processes.redisjobs("worker", shop, "--max-losses", "1", "--visibility-timeout", "1s")
 
-        await eventually(q.outcomes, "its outcome is there")
+        await eventually(q.outcomes, "its outcome is there", 30)
         assert [each.word for each in await q.outcomes()] == ["dead"]
     assert worker.stop() == 0
     assert "brief began" not in worker.log()
@@ -165,13 +183,17 @@ async def test_a_body_that_does_not_end_does_not_keep_the_process(
     assert "during the drain: 0 finished, 1 handed back" in worker.log()
 
 
-async def test_a_receipt_for_machines_has_a_json_line_each(processes: Processes, shop: str, redis_url: str):
-    job = await put(redis_url, "brief")
+async def test_a_receipt_for_machines_has_a_json_line_each(
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path
+):
+    job = await put(redis_url, "lasting")
     worker = processes.redisjobs("worker", shop, env={"REDISJOBS_LOG_FORMAT": "json"})
-    await worker.says("brief began")
+    await worker.says("lasting began")
 
-    assert worker.stop() == 0
-    assert f'{{"fate": "finished", "job_id": "{job}", "job": "brief", "queue": "default"}}' in worker.log()
+    worker.send(signal.SIGTERM)
+
+    assert await drains(worker, tmp_path) == 0
+    assert f'{{"fate": "finished", "job_id": "{job}", "job": "lasting", "queue": "default"}}' in worker.log()
     assert '"event": "worker.draining"' in worker.log()
     drained = '"drained": {"finished": 1, "handed back": 0, "abandoned": 0}'
     assert f'{{"processed": 1, "failed": 0, {drained}}}' in worker.log()
@@ -258,7 +280,7 @@ async def test_a_worker_that_waits_for_a_silent_redis_can_be_stopped(
     worker = processes.redisjobs("worker", shop, "--redis-url", redis_proxy.url)
     await eventually(lambda: redis_proxy.connections > 0, "the worker has connected")
 
-    assert worker.stop(within=5) == 0
+    assert worker.stop(within=9) == 0
 
 
 async def test_what_the_app_says_about_its_stores_stands_unless_an_option_says_otherwise(
@@ -287,23 +309,27 @@ async def test_no_log_line_has_an_argument(processes: Processes, shop: str, redi
     assert "4111-marker" not in worker.log()
 
 
-async def test_below_a_shell_that_execs_the_worker_drains(processes: Processes, shop: str, redis_url: str):
-    await put(redis_url, "brief")
+async def test_below_a_shell_that_execs_the_worker_drains(
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path
+):
+    await put(redis_url, "lasting")
     worker = processes.start("sh", "-c", 'exec "$@"', "sh", *COMMAND, "worker", shop)
-    await worker.says("brief began")
+    await worker.says("lasting began")
 
-    assert worker.stop() == 0
+    worker.send(signal.SIGTERM)
+
+    assert await drains(worker, tmp_path) == 0
     assert "during the drain: 1 finished" in worker.log()
 
 
-async def test_a_signal_to_the_whole_group_drains(processes: Processes, shop: str, redis_url: str):
-    await put(redis_url, "brief")
+async def test_a_signal_to_the_whole_group_drains(processes: Processes, shop: str, redis_url: str, tmp_path: Path):
+    await put(redis_url, "lasting")
     worker = processes.redisjobs("worker", shop)
-    await worker.says("brief began")
+    await worker.says("lasting began")
 
     os.killpg(worker.pid, signal.SIGTERM)
 
-    assert worker.wait() == 0
+    assert await drains(worker, tmp_path) == 0
     assert "during the drain: 1 finished" in worker.log()
 
 
@@ -330,17 +356,19 @@ def zombies_of(pid: int) -> list[str]:
     return found
 
 
-async def test_as_process_one_it_drains_and_reaps_orphans(processes: Processes, shop: str, redis_url: str):
+async def test_as_process_one_it_drains_and_reaps_orphans(
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path
+):
     await put(redis_url, "orphan")
     outer, one = start_as_process_one(processes, "worker", shop)
     await outer.says("orphan ")
     await eventually(lambda: not zombies_of(one), "the orphan has been reaped")
-    await put(redis_url, "brief")
-    await outer.says("brief began")
+    await put(redis_url, "lasting")
+    await outer.says("lasting began")
 
     os.kill(one, signal.SIGTERM)
 
-    assert await outer.ended() == 0
+    assert await drains(outer, tmp_path) == 0
     assert "during the drain: 1 finished" in outer.log()
 
 
