@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 import redis as redis_py
+from hypothesis import settings
 
 from tests.support.binaries import postgres_binaries, valkey_9
 from tests.support.ledger import Ledger
@@ -28,6 +29,11 @@ __all__ = ["any_real_redis", "any_redis", "redis_farm"]  # fixtures, found here 
 
 SIDE_BY_SIDE = 3
 """Processes that run tests at the same time."""
+
+settings.register_profile("small", derandomize=True)
+if os.environ.get("REDISJOBS_FAULTS", "small") == "small":
+    # the same examples each time, so that a verdict is about the change; the longer tiers try others
+    settings.load_profile("small")
 
 Conn = psycopg.Connection[tuple[object, ...]]
 AsyncConn = psycopg.AsyncConnection[tuple[object, ...]]

@@ -28,6 +28,7 @@ class PolicyMachine(Machine):
         self.policies: dict[bytes, str] = {}
         self.throttled: bytes | None = None
         self.later: dict[bytes, bytes] = {}
+        self.replaced: dict[bytes, bytes] = {}
 
     # -- the relay
     def publish_by_policy(self, pick: int, n: int, twice: bool) -> None:
@@ -72,6 +73,14 @@ class PolicyMachine(Machine):
             assert owner in waiting
         else:
             assert self.live_of("replace") - flagged == {job.job_id}, "two of a key live, and none is asked to end"
+            if word == "replaces":
+                self.replaced[job.job_id] = owner or b""
+
+    def told_again(self, job: Publication) -> tuple[str, bytes | None]:
+        """Whose end is asked for is told until the job that replaced it has ended: the relay may not have written it."""
+        if job.job_id in self.replaced and not job.life and job.job_id in self.live_of("replace"):
+            return "replaces", self.replaced[job.job_id]
+        return super().told_again(job)
 
     def superseded(self, outcome: Outcome) -> None:
         assert msgpack.unpackb(outcome.record)["by"] == self.later[outcome.job_id]
