@@ -29,6 +29,8 @@ AT_ONCE = 500
 """Dead letters in one transaction."""
 DEADLOCKS = 3
 """How often a statement is repeated that Postgres ended because of a deadlock."""
+MOST_BYTES = 256 * 1024 * 1024
+"""Up to this size of the table are the jobs counted that have ended: more than a million, in less than a second."""
 Failure = dict[str, Any]
 """An attempt's error as it stands in Postgres: attempt, at, type, message, traceback."""
 
@@ -44,6 +46,7 @@ class QueueLine:
         states: live jobs by state. oldest_s: the age of its oldest live job.
         oldest_staged_s: the age of the oldest row that the relay has not published. oldest_parked_s: of the oldest
             parked job. oldest_dead_s: how long ago the oldest dead letter died.
+        finished: None: too many to be counted in a moment.
     """
 
     queue: str
@@ -61,7 +64,7 @@ class QueueLine:
     oldest_parked_s: float | None
     oldest_dead_s: float | None
     dead: int
-    finished: int
+    finished: int | None
 
     @property
     def is_held(self) -> bool:
@@ -188,7 +191,7 @@ class Operator(Asking):
 
     def queues(self) -> list[QueueLine]:
         """Every queue that Postgres knows."""
-        return self._all("look at queues", QueueLine, self._sql.queues)
+        return self._all("look at queues", QueueLine, self._sql.queues, {"most_bytes": MOST_BYTES})
 
     def job(self, job_id: UUID) -> JobRow | None:
         """A job's row, wherever it stands."""

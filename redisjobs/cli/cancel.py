@@ -13,7 +13,8 @@ import click
 from redisjobs.base.durations import many
 from redisjobs.cli import bulk, chosen, exits, render
 from redisjobs.cli.filters import ALL, DRY_RUN, YES, filters, some_or_all
-from redisjobs.cli.options import given, job_id, json_option, store_options, unknown
+from redisjobs.cli.options import given, job_id, json_option, store_options
+from redisjobs.cli.placing import no_row
 from redisjobs.operator import Operator
 from redisjobs.search import IN_REDIS, LIVE, JobFilter
 from redisjobs.settings import Settings
@@ -32,7 +33,8 @@ Examples:
 
 \b
 Many are cancelled in transactions of 100. Ctrl-C tells how far it came; the same command goes on with the rest.
-What is committed after it began is left alone, and so are jobs that were put into Redis directly.
+What is committed after it began is left alone. A job that was put into Redis directly has no row, and cannot be
+cancelled, neither by filters nor by its id.
 Exit codes: 0 done, 1 an id is not known, 130 interrupted.""",
 )
 @click.argument("wanted", metavar="[ID…]", type=job_id, nargs=-1)
@@ -54,7 +56,8 @@ def cancel_jobs(
     if dry_run:
         raise click.UsageError("--dry-run goes with filters; `redisjobs jobs show ID` says where one job stands.")
     with Operator(settings.need_database_url(), settings.schema) as operator:
-        _tell_each(wanted, operator.cancel(wanted), as_json=as_json)
+        words = operator.cancel(wanted)
+    _tell_each(settings, wanted, words, as_json=as_json)
 
 
 def _cancel_many(settings: Settings, which: JobFilter, *, dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -83,12 +86,12 @@ def _cancel(operator: Operator, ids: list[UUID]) -> Counter[str]:
     return Counter(operator.cancel(sorted(ids)).values())
 
 
-def _tell_each(wanted: Sequence[UUID], words: dict[UUID, str], *, as_json: bool) -> None:
+def _tell_each(settings: Settings, wanted: Sequence[UUID], words: dict[UUID, str], *, as_json: bool) -> None:
     if as_json:
         render.as_json({"jobs": [{"id": each, "answer": words[each]} for each in wanted]})
     for each in wanted:
         if words[each] == "unknown":
-            click.echo(unknown(each), err=True)
+            click.echo(no_row(settings, each), err=True)
         elif not as_json:
             told = "will be cancelled" if words[each] == "requested" else f"had ended already: {words[each]}"
             click.echo(f"{each} {told}")

@@ -10,13 +10,13 @@ from uuid import UUID
 import click
 
 from redisjobs.base.durations import many
-from redisjobs.broker.view import Place, View
+from redisjobs.broker.view import Place
 from redisjobs.cli import exits, records, render
 from redisjobs.cli.cancel import cancel_jobs
 from redisjobs.cli.listing import list_jobs
 from redisjobs.cli.moves import reprioritize_jobs, reschedule_jobs
 from redisjobs.cli.options import given, job_id, json_option, store_options, unknown
-from redisjobs.errors import RedisjobsError
+from redisjobs.cli.placing import find_place
 from redisjobs.lineage import Known, Lineage
 from redisjobs.operator import Failure, JobRow, Operator
 from redisjobs.settings import Settings
@@ -56,7 +56,7 @@ def show_job(*, wanted: UUID, as_json: bool) -> None:
     with Operator(settings.need_database_url(), settings.schema) as operator:
         row = operator.job(wanted)
     family, jobs = _family(settings, wanted)
-    place, trouble = _find_place(settings, wanted, row)
+    place, trouble = find_place(settings, wanted, row)
     if row is None and place is None:
         raise exits.Fault(
             unknown(wanted) if trouble is None else f"{unknown(wanted)} Redis could not be asked: {trouble}"
@@ -89,19 +89,6 @@ def show_failures(failures: list[Failure]) -> None:
         click.echo()
         render.heading(f"attempt {failure.get('attempt')} at {failure.get('at')}: {failure.get('type')}")
         click.echo(render.printable(str(failure.get("traceback") or failure.get("message") or "")))
-
-
-def _find_place(settings: Settings, wanted: UUID, row: JobRow | None) -> tuple[Place | None, str | None]:
-    """Where Redis has it, or why that is not known. A job that was put there directly may be in any queue."""
-    if settings.redis_url is None:
-        return None, "no Redis URL was given"
-    try:
-        with View(settings.redis_url, settings.prefix) as view:
-            names = [row.queue] if row is not None else sorted(view.queues())
-            places = (view.place(name, wanted.bytes) for name in names)
-            return next((place for place in places if place is not None), None), None
-    except RedisjobsError as error:
-        return None, str(error)
 
 
 def _facts(row: JobRow) -> dict[str, Any]:

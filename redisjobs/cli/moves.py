@@ -17,7 +17,8 @@ from redisjobs.broker.view import View
 from redisjobs.call import check_moment
 from redisjobs.cli import bulk, chosen, exits, render
 from redisjobs.cli.filters import ALL, DRY_RUN, YES, age, filters, some_or_all
-from redisjobs.cli.options import given, job_id, json_option, store_options, unknown
+from redisjobs.cli.options import given, job_id, json_option, store_options
+from redisjobs.cli.placing import no_row
 from redisjobs.cli.replay import moment
 from redisjobs.cli.schedule_words import utc
 from redisjobs.errors import RedisjobsError
@@ -141,7 +142,7 @@ def _carry_out(change: Change, asked: Which) -> None:
     with Operator(settings.need_database_url(), settings.schema) as operator:
         held = _running(settings, operator, asked.ids)
         words = change.do(operator, [each for each in asked.ids if each not in held])
-    _tell_each(change, asked, words | dict.fromkeys(held, "running"))
+    _tell_each(settings, change, asked, words | dict.fromkeys(held, "running"))
 
 
 def _running(settings: Settings, operator: Operator, wanted: Sequence[UUID]) -> set[UUID]:
@@ -183,7 +184,7 @@ def _change_many(settings: Settings, change: Change, asked: Which) -> None:
         click.echo(f"left as they are: {left}")
 
 
-def _tell_each(change: Change, asked: Which, words: dict[UUID, str]) -> None:
+def _tell_each(settings: Settings, change: Change, asked: Which, words: dict[UUID, str]) -> None:
     if asked.as_json:
         render.as_json({"jobs": [{"id": each, "answer": words[each]} for each in asked.ids]})
     for each in asked.ids:
@@ -192,14 +193,14 @@ def _tell_each(change: Change, asked: Which, words: dict[UUID, str]) -> None:
             if not asked.as_json:
                 click.echo(f"{each} gets {change.what}{soon}")
         else:
-            click.echo(_refusal(each, words[each]), err=True)
+            click.echo(_refusal(settings, each, words[each]), err=True)
     if not {"changed", "requested"}.issuperset(words.values()):
         raise click.exceptions.Exit(exits.FAILED)
 
 
-def _refusal(job: UUID, word: str) -> str:
+def _refusal(settings: Settings, job: UUID, word: str) -> str:
     if word == "unknown":
-        return unknown(job)
+        return no_row(settings, job)
     if word == "running":
         return f"{job} is left as it is: it runs now (redisjobs jobs show {job}); redisjobs jobs cancel {job} ends it"
     if word == "suspended":

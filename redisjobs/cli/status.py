@@ -57,6 +57,10 @@ Examples:
   redisjobs status --json | jq '.queues[] | select(.dead > 0)'
 
 \b
+Live jobs and dead letters are counted one by one: seconds where they are millions, while `redisjobs top --once` counts
+each state up to 10000. Those that ended well are counted while their table is below 256 MiB; else it is `-`, or null.
+
+\b
 Exit codes: 0 both stores answer, 69 one does not (what the other says is shown), 78 the tables are missing or a
 login is refused."""
 )

@@ -5,11 +5,15 @@
 SELECT current_setting('server_version'), pg_is_in_recovery();
 
 -- name: queues
--- a line a queue: its holder, and its jobs by state, each with the age of the oldest in seconds
+-- a line a queue: its holder, and its jobs by state, each with the age of the oldest in seconds; what has ended is counted
+-- only while reading all of it costs little
 WITH live AS (
     SELECT queue, state, count(*) AS n, min(staged_at) AS oldest FROM redisjobs.outbox GROUP BY queue, state),
 dead AS (SELECT queue, count(*) AS n, min(died_at) AS oldest FROM redisjobs.dead GROUP BY queue),
-finished AS (SELECT queue, count(*) AS n FROM redisjobs.finished GROUP BY queue),
+small AS MATERIALIZED (
+    SELECT coalesce(sum(pg_relation_size(inhrelid)), 0) <= %(most_bytes)s AS it FROM pg_inherits
+    WHERE inhparent = 'redisjobs.finished'::regclass),
+finished AS (SELECT queue, count(*) AS n FROM redisjobs.finished WHERE (SELECT it FROM small) GROUP BY queue),
 named AS (
     SELECT queue FROM redisjobs.queues UNION SELECT queue FROM live UNION SELECT queue FROM dead
     UNION SELECT queue FROM finished)
@@ -24,7 +28,7 @@ SELECT n.queue, q.holder, q.token, coalesce(q.paused, false) AS paused, q.failin
        (SELECT date_part('epoch', now() - l.oldest) FROM live l
         WHERE l.queue = n.queue AND l.state = 'parked') AS oldest_parked_s,
        date_part('epoch', now() - d.oldest) AS oldest_dead_s,
-       coalesce(d.n, 0) AS dead, coalesce(f.n, 0) AS finished
+       coalesce(d.n, 0) AS dead, CASE WHEN (SELECT it FROM small) THEN coalesce(f.n, 0) END AS finished
 FROM named n
 LEFT JOIN redisjobs.queues q ON q.queue = n.queue
 LEFT JOIN dead d ON d.queue = n.queue

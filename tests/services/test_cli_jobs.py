@@ -99,6 +99,19 @@ async def test_a_job_without_a_row_is_found_in_redis(redisjobs: CommandLine, q: 
     assert "job ping, put there directly" in redisjobs("jobs", "show", job).stdout
 
 
+@pytest.mark.parametrize("command", [["cancel"], ["reprioritize", "--priority", "1"], ["reschedule", "--now"]])
+async def test_why_a_job_without_a_row_is_left_alone_is_told(
+    redisjobs: CommandLine, q: QueueByHand, command: list[str]
+):
+    job = uuid4()
+    await q.broker.enqueue_direct("q", [publication(envelope("ping"), job_id=job.bytes, direct=True)])
+
+    refused = redisjobs("jobs", *command, job, code=1).stderr
+
+    assert f"job {job} (ping) was put into Redis directly: it has no row" in refused
+    assert "not known in this database" not in refused
+
+
 def test_arguments_are_never_shown(redisjobs: CommandLine, conn: Conn):
     job = stage(conn, "mail", {"card": "4111-marker"})
     conn.commit()

@@ -36,6 +36,23 @@ async def test_every_state_of_a_queue_is_counted(redisjobs: CommandLine, conn: C
     assert 0 < line["publish_lag_s"] <= line["oldest_s"] < 60
 
 
+def test_what_has_ended_is_not_counted_where_that_would_take_long(
+    redisjobs: CommandLine, conn: Conn, monkeypatch: pytest.MonkeyPatch
+):
+    stage(conn, queue="q")
+    conn.execute(
+        "INSERT INTO redisjobs.finished (id, job, queue, state, keep_until)"
+        " SELECT gen_random_uuid(), 'mail', 'q', 'done', now() FROM generate_series(1, 3)"
+    )
+    conn.commit()
+    assert [each["finished"] for each in redisjobs.json("status")["queues"]] == [3]
+
+    monkeypatch.setattr("redisjobs.operator.MOST_BYTES", 0)
+
+    assert [each["finished"] for each in redisjobs.json("status")["queues"]] == [None]
+    assert redisjobs("status").stdout.count(" - ") == 1
+
+
 def test_the_oldest_that_is_parked_or_dead_is_shown(redisjobs: CommandLine, conn: Conn):
     for minutes in (5, 20):
         job = stage(conn, queue="q")
