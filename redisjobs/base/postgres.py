@@ -259,7 +259,7 @@ def id_array(ids: Iterable[bytes]) -> str:
 async def fetch(connection: Connection, statement: bytes, parameters: Mapping[str, Any] | None = None) -> list[Row]:
     """The rows of a statement, in binary form; none where it answers with no rows."""
     cursor = await connection.execute(statement, parameters or {}, binary=True)
-    return await cursor.fetchall() if cursor.description else []
+    return await cursor.fetchall() if cursor.description is not None else []
 
 
 async def attempt(connection: Connection, statement: bytes, parameters: Mapping[str, Any]) -> bool:

@@ -108,7 +108,7 @@ class Road:
         """Rows of a statement in a transaction of its own."""
         with self.connect() as conn:
             cursor = conn.execute(statement.encode(), values or None)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.description is not None else []
 
     def ends(self) -> dict[str, str]:
         """How the jobs ended that have: id -> done, dead, …"""

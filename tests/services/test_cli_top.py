@@ -64,21 +64,22 @@ async def test_one_look_has_queues_relays_and_workers(
         async def busy() -> dict[str, Any]:
             found = await asyncio.to_thread(once, redisjobs)
             (mail,) = [each for each in found["queues"] if each["queue"] == "mail"]
+            # a worker of an earlier test may say a last word after its keys were removed
+            (worker,) = [each for each in found["workers"] if each["worker_id"] == "w1"]
             assert (mail["running"], mail["ready"], mail["due"], mail["deferred"]) == (3, 2, 1, 1)
             assert mail["start_s"] is not None
-            return dict(found, mail=mail)
+            assert (mail["slots"], mail["workers"], worker["running"]) == (3, 1, {"mail": 3})
+            return dict(found, mail=mail, worker=worker)
 
         seen = await eventually(busy, "all are where they belong", despite=(AssertionError, ValueError))
         free.set()
 
-    mail, (relay,) = seen["mail"], seen["relays"]
-    # a worker of an earlier test may say a last word after its keys were removed
-    (worker,) = [each for each in seen["workers"] if each["worker_id"] == "w1"]
-    assert (mail["slots"], mail["workers"], mail["holder"], mail["paused"]) == (3, 1, "story", False)
+    mail, worker, (relay,) = seen["mail"], seen["worker"], seen["relays"]
+    assert (mail["holder"], mail["paused"]) == ("story", False)
     assert 0 <= mail["start_s"] < 60
     assert 0 < mail["ready_s"] < 60
     assert (relay["relay"], relay["queues"]) == ("story", ["mail"])
-    assert (worker["worker_id"], worker["running"], worker["is_there"]) == ("w1", {"mail": 3}, True)
+    assert worker["is_there"] is True
     assert worker["oldest_s"] > 0
     assert {each["queue"]: each["dead"] for each in seen["queues"]} == {"mail": 0, "old": 1}
 

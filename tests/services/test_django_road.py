@@ -60,7 +60,7 @@ def working(app: App) -> Iterator[None]:
     running, enough = Future[asyncio.AbstractEventLoop](), asyncio.Event()
 
     async def work() -> None:
-        worker = Worker(app, queues=["default", "mail"], visibility_timeout=3, drain_on_shutdown=False)
+        worker = Worker(app, queues=["default", "mail"], visibility_timeout=30, drain_on_shutdown=False)
         await worker.start()
         running.set_result(asyncio.get_running_loop())
         await enough.wait()
@@ -135,11 +135,15 @@ def test_connections_of_a_workers_threads_are_closed_between_attempts():
     with connection.cursor() as cursor:
         for _ in range(5):
             finished(django_tasks.count_groups.enqueue())
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ''"
-            " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        )
-        assert cursor.fetchone() == (0,)
+
+        def are_closed() -> bool:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ''"
+                " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+            return bool(cursor.fetchone() == (0,))
+
+        eventually_now(are_closed, "Postgres has seen that they are closed")
 
 
 def test_a_producer_in_another_language_names_the_arguments():

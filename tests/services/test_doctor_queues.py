@@ -37,6 +37,11 @@ async def relay(database_url: str, redis_url: str) -> AsyncIterator[RelayByHand]
         yield made
 
 
+async def has_spoken(crew: Crew) -> bool:
+    """Whether its first worker said that it is there: in a thread of its own, soon after its start."""
+    return await crew.broker.redis.zscore("rj:{-}:seen", crew.workers[0].worker_id) is not None
+
+
 def troubles_of(found: Examined, queue: str) -> list[str]:
     """The checks that found something wrong with a queue."""
     return [each["check"] for each in found.findings if each["subject"] == queue and each["level"] in ("warn", "fail")]
@@ -207,6 +212,7 @@ async def test_a_queue_that_is_well_shows_its_numbers(
     await crew.start(queues=["q"])
     await relay.rounds()
     await eventually(lambda: crew.workers[0].stats()["processed"] == 1, "it ran")
+    await eventually(lambda: has_spoken(crew), "its worker has said that it is there")
     await relay.rounds()
 
     found = examine(redisjobs).of("queues.state", "q")
@@ -234,6 +240,7 @@ async def test_nothing_is_wrong_with_embedded_servers_at_work(tmp_path: Path):
                 stage(conn, queue="q", run_at="2100-01-01 00:00Z")
             await relay.rounds()
             await eventually(lambda: crew.workers[0].stats()["processed"] == 1, "the first one ran")
+            await eventually(lambda: has_spoken(crew), "its worker has said that it is there")
             await relay.rounds()
 
             found = examine(

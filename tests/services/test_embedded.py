@@ -120,7 +120,7 @@ def test_a_data_folder_that_need_not_be_durable_keeps_postgres(tmp_path: Path) -
 
 def test_a_start_that_was_cut_off_leaves_nothing_that_stops_the_next(tmp_path: Path) -> None:
     with Application(data=tmp_path / "data", pg_bin=hanging_postgres(tmp_path)) as application:
-        eventually_now((tmp_path / "data/pg18.new/begun").exists, "initdb has begun")
+        eventually_now((tmp_path / "data/pg18.new/begun").exists, "initdb has begun", 30)
         application.process.kill()
     eventually_now(lambda: not processes_of(tmp_path), "nothing runs any longer")
     with Embedded(tmp_path / "data") as started:

@@ -106,7 +106,7 @@ class Road:
     def query(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
         """Rows of a statement, which commits."""
         cursor = self._looking.execute(statement.encode(), values)
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall() if cursor.description is not None else []
 
     def state(self, job: Handle[Any] | str) -> str | None:
         """How the job ended; else how its row stands; None: nobody knows it."""

@@ -89,7 +89,7 @@ class Application:
 def ask(url: str, query: str) -> Any:
     with psycopg.connect(url, autocommit=True) as conn:
         cursor = conn.execute(query.encode())
-        row = cursor.fetchone() if cursor.description else None
+        row = cursor.fetchone() if cursor.description is not None else None
         return row[0] if row else None
 
 

@@ -46,9 +46,9 @@ async def eventually(
                 value = await value
             if value:
                 return value
-            watch.saw(value)
         except despite as error:
-            watch.saw(error)
+            value = error
+        watch.saw(value)
         await asyncio.sleep(PAUSE)
 
 
@@ -58,12 +58,14 @@ def eventually_now(
     """`eventually` for tests without a loop."""
     watch = _Watch(what, within)
     while True:
+        seen: object
         try:
             if value := condition():
                 return value
-            watch.saw(value)
+            seen = value
         except despite as error:
-            watch.saw(error)
+            seen = error
+        watch.saw(seen)
         time.sleep(PAUSE)
 
 

@@ -200,7 +200,7 @@ class Ledger:
         self._open_for_this_process()
         with self._pool.connection() as conn:
             cursor = conn.execute(query.encode(), values or None)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.description is not None else []
 
     def _open_for_this_process(self) -> None:
         """A fork must not share the connections of its parent."""

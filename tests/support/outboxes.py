@@ -89,7 +89,7 @@ class AnyOutbox:
         statement = statements.load(station)[name]
         async with self.database.transaction(name) as connection:
             cursor = await connection.execute(statement, parameters, binary=True)
-            return await cursor.fetchall() if cursor.description else [()] * cursor.rowcount
+            return await cursor.fetchall() if cursor.description is not None else [()] * cursor.rowcount
 
 
 class _InMemory:
@@ -182,7 +182,7 @@ class _InPostgres:
     def _run(self, statement: str, *given: Any) -> list[dict[str, Any]]:
         with psycopg.connect(self.url) as connection, connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(statement.encode(), given)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.description is not None else []
 
 
 def in_postgres(url: str, opened: list[Any]) -> AnyOutbox:

@@ -102,7 +102,7 @@ def in_postgres(url: str, opened: list[Any]) -> AnyRuns:
     def execute(statement: str, *parameters: Any) -> list[dict[str, Any]]:
         with psycopg.connect(url, autocommit=True) as connection, connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(statement.encode(), parameters)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.description is not None else []
 
     def row(run: UUID) -> dict[str, Any] | None:
         rows = execute("SELECT * FROM redisjobs.outbox WHERE id = %s", run)

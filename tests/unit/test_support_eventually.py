@@ -31,7 +31,7 @@ async def test_the_condition_may_be_async_and_may_fail_at_first():
 
 
 async def test_the_message_has_the_condition_and_the_last_value():
-    with pytest.raises(AssertionError, match=r"not within 0\.05 s: the queue is empty \(last: 0\)"):
+    with pytest.raises(AssertionError, match=r"^not within 0\.05 s: the queue is empty \(last: 0\)$"):
         await eventually(lambda: 0, "the queue is empty", within=0.05)
     with pytest.raises(AssertionError, match=r"not within 0\.05 s: it answers \(last: ConnectionError\('gone'\)\)"):
         eventually_now(_gone, "it answers", within=0.05, despite=(ConnectionError,))

@@ -30,7 +30,7 @@ async def say(site: Site, *statements: str) -> list[tuple[Any, ...]]:
     async with await psycopg.AsyncConnection.connect(site.database_url, autocommit=True, options=options) as conn:
         for statement in statements:
             cursor = await conn.execute(statement.encode())
-            rows = await cursor.fetchall() if cursor.description else []
+            rows = await cursor.fetchall() if cursor.description is not None else []
     return rows
 
 
