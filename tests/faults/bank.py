@@ -83,7 +83,7 @@ async def trip(ctx: Context, die_at: str) -> None:
 async def slow(ctx: Context) -> None:
     async def wait_for_the_other() -> int:
         outside("INSERT INTO effects VALUES (%s, 'began', %s)", ctx.job_id, os.getpid())
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         return os.getpid()
 
     pid = await ctx.step("wait", wait_for_the_other)

@@ -44,11 +44,15 @@ class Run:
 
 
 class Journal:
-    """The runs in one file."""
+    """The runs in one file.
+
+    Attributes:
+        gate: a file that is there while the gate is open.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._gate = path.with_suffix(".gate")
+        self.gate = path.with_suffix(".gate")
         self._numbers = itertools.count()
 
     @classmethod
@@ -76,10 +80,13 @@ class Journal:
 
     def open_gate(self) -> None:
         """Let those bodies go on that wait for it."""
-        self._gate.touch()
+        self.gate.touch()
+
+    def close_gate(self) -> None:
+        self.gate.unlink(missing_ok=True)
 
     def gate_is_open(self) -> bool:
-        return self._gate.exists()
+        return self.gate.exists()
 
     def runs(self, job: str | None = None) -> list[Run]:
         """All runs, or those of one job, in the order of their starts."""

@@ -41,9 +41,9 @@ async def two(ctx: Context, seconds: float) -> None:
 
 
 @app.job(limit=10)
-async def ten(ctx: Context, crashes: float) -> None:
-    """Kills its worker now and then."""
+async def ten(ctx: Context, crashes: float, surely: bool = False) -> None:
+    """Kills its worker now and then, or surely at its first start."""
     with journal().run(ctx, "ten"):
         await asyncio.sleep(0.02)
-        if random.random() < crashes:
+        if random.random() < crashes or (surely and journal().starts(ctx.job_id) == 1):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -40,6 +40,8 @@ LEASE_S = sized(2, 3)
 """Of a worker's deliveries."""
 RELAY_LEASE_S = 4
 """Of a relay's queues."""
+STALL_S = 2.0
+"""For so long a machine that runs other tests too may leave everybody standing: part of each bound in seconds."""
 
 
 class Road:
@@ -138,6 +140,15 @@ class Road:
     def pid_of(self, job: str) -> int:
         """The process that started it last."""
         return self.journal.runs(job)[-1].pid
+
+    def held_by(self, worker: Program) -> set[str]:
+        """The jobs of the default queue that are this worker's in Redis: begun or not, and also those whose end it has
+        not told.
+        """
+        stream = "rj:{default}:ready:1"
+        pending = self.redis.xpending_range(stream, "workers", "-", "+", 10_000)
+        mine = {each["message_id"] for each in pending if int(each["consumer"].split(b"-")[-2]) == worker.pid}
+        return {str(UUID(bytes=fields[b"j"])) for entry, fields in self.redis.xrange(stream) if entry in mine}
 
     def holder(self, queue: str = "default") -> int | None:
         """The process of the relay that holds a queue now."""

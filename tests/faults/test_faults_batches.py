@@ -69,7 +69,7 @@ async def test_a_call_that_kills_its_worker_takes_the_others_of_its_batch_down_o
 
     def over() -> bool:
         if not any(each.is_running() for each in workers):
-            workers.append(road.worker("--max-losses", "2", place=place, slots=1, lease=1))
+            workers.append(road.worker("--max-losses", "2", place=place, slots=1, lease=2))
         return len(road.ends()) == 4
 
     await eventually(over, "every job has ended", 100)

@@ -29,8 +29,8 @@ def doomed(processes: Processes, tmp_path: Path) -> Path:
     return made
 
 
-def hire(road: Road, slots: int = 10) -> Program:
-    return road.worker("--max-losses", "1000", place=PLACE, slots=slots)
+def hire(road: Road, slots: int = 10, lease: float = LEASE_S) -> Program:
+    return road.worker("--max-losses", "1000", place=PLACE, slots=slots, lease=lease)
 
 
 def all_have_died(doomed: Path) -> bool:
@@ -162,9 +162,10 @@ async def test_a_run_that_had_ended_before_redis_gave_it_out_once_more_leaves_re
     relay.kill()
     road.query("DELETE FROM redisjobs.outbox")  # as where Redis went back to a moment before its end
 
-    worker = hire(road)
+    lease = 20
+    worker = hire(road, lease=lease)
 
     await worker.says("attempt.lost", within=30)
-    await eventually(lambda: road.left_in_redis() == {}, "Redis has forgotten it", LEASE_S / 2)
+    await eventually(lambda: road.left_in_redis() == {}, "Redis has forgotten it", lease / 2)
     assert worker.log().count("attempt.lost") == 1
     assert not road.journal.started()

@@ -59,8 +59,9 @@ async def test_kills_and_pauses_never_let_more_run_than_the_limit_and_it_is_used
 
     calm = time.monotonic()
     await last(length)
-    used = busy(road.journal.runs(), calm, calm + length) / (3 * length)
-    assert used >= 0.85, f"while all lived, {used:.0%} of the limit was used"
+    runs = road.journal.runs()
+    used = sorted(busy(runs, calm + second, calm + second + 1) / 3 for second in range(round(length)))
+    assert used[1] >= 0.85, f"while all lived, so much of the limit was used in each second: {used}"
 
     road.enqueue(three.call(seconds=random.uniform(0.02, 0.3)) for _ in range(sized(60, 500)))
     ends = time.monotonic() + sized(10, 60)
@@ -122,7 +123,7 @@ async def test_a_limit_does_not_decay_however_many_holders_crash(road: Road):
     """M07."""
     count = sized(250, 10_000)
     workers = await workers_of(road, 2)
-    jobs = road.enqueue(ten.call(crashes=sized(0.015, 0.002)) for _ in range(count))
+    jobs = road.enqueue(ten.call(crashes=sized(0.015, 0.002), surely=n in (50, 150)) for n in range(count))
 
     crashes = 0
     while len(road.done()) < count:
@@ -133,7 +134,7 @@ async def test_a_limit_does_not_decay_however_many_holders_crash(road: Road):
         await asyncio.sleep(0.2)
 
     await road.at_rest(30, extra=jobs)
-    assert crashes
+    assert crashes >= 2
     assert most_at_once(accepted(road, "ten")) <= 10
     for worker in workers:
         worker.kill()

@@ -71,9 +71,9 @@ async def test_a_call_whose_reply_is_lost_doubles_nothing(
         redis_proxy.lose_reply("take", nth=2)
     lost = redis_proxy.lose_reply(call, times=times)  # so often in a row
 
-    async with relay(road, redis_proxy.url), worker(lease=1 if short else 60):
+    async with relay(road, redis_proxy.url), worker(lease=2 if short else 60):
         road.enqueue(order.call(seconds=0.02) for _ in range(30))
-        road.enqueue(stumble.call(failures=1), order.using(delay=0.2).call(), order.call(seconds=1.2 if short else 0.1))
+        road.enqueue(stumble.call(failures=1), order.using(delay=0.2).call(), order.call(seconds=2.4 if short else 0.1))
         kept = road.enqueue(echo.call(value) for value in range(3))
         (cancelled,) = road.enqueue(order.using(delay=60).call())
         with road.connect() as conn:

@@ -9,7 +9,7 @@ from tests.faults.shop import order
 from tests.support.cli import CommandLine
 from tests.support.eventually import eventually
 
-FLOOD = sized(300, 100_000)
+FLOOD = sized(1000, 100_000)
 
 
 async def test_one_job_of_a_tenant_starts_at_once_though_another_one_floods_the_queue(road: Road):

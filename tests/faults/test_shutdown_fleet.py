@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.road import Road, up
-from tests.faults.test_shutdown import as_process_one, children_of, enqueue, first_of
-from tests.support.eventually import eventually
+from tests.faults.test_shutdown import as_process_one, children_of, enqueue, first_of, stays_at_work
+from tests.support.eventually import always, eventually
 from tests.support.processes import Processes, Program
 from tests.support.terminal import Terminal
 
@@ -25,16 +25,16 @@ SHOP = """
     journal = Journal.of_env()
 
     @app.job
-    async def waits(ctx: Context, seconds: float) -> None:
+    async def waits(ctx: Context) -> None:
         with journal.run(ctx):
-            await asyncio.sleep(seconds if journal.starts(ctx.job_id) == 1 else 0)
+            while journal.starts(ctx.job_id) == 1 and not journal.gate_is_open():
+                await asyncio.sleep(0.05)
 
     @app.job(process=True)
-    def crunches(ctx: Context, seconds: float) -> None:
+    def crunches(ctx: Context) -> None:
         with journal.run(ctx):
-            ends = time.monotonic() + (seconds if journal.starts(ctx.job_id) == 1 else 0)
-            while time.monotonic() < ends:
-                time.sleep(0.01)
+            while journal.starts(ctx.job_id) == 1 and not journal.gate_is_open():
+                time.sleep(0.05)
 """
 UNIT = ("--processes", "2", "--shutdown-grace", "20s")
 
@@ -44,12 +44,11 @@ def shop(processes: Processes) -> str:
     return f"{processes.module('shop_fleet', SHOP)}:app"
 
 
-async def running(road: Road, seconds: float) -> list[str]:
-    """A body in the loop and one in a process of its own, in the middle of their work."""
-    jobs: list[str] = []
-    for job in ("crunches", "waits"):  # a process has to start for the first
-        jobs.append(enqueue(road, job, f'{{"seconds": {seconds}}}'))
-        await road.ran(jobs[-1], within=30)
+async def running(road: Road) -> list[str]:
+    """A body in the loop and one in a process of its own, at work until the gate is open."""
+    jobs = [enqueue(road, job) for job in ("crunches", "waits")]
+    for job in jobs:
+        await road.ran(job, within=30)
     return jobs
 
 
@@ -84,12 +83,13 @@ async def test_g10_a_signal_to_every_process_of_a_unit_is_one_stop_and_has_its_g
     road: Road, shop: str, sig: signal.Signals, parent: str
 ):
     worker = await started(road, shop)
-    jobs = await running(road, 3)
+    jobs = await running(road)
     unit = list(unit_of(worker.pid))
     assert len(unit) >= 4, "the parent, two processes, and that of a body"
 
     signal_all(unit if parent == "first" else unit[::-1], sig)
 
+    await stays_at_work(worker, road)
     assert await worker.ended() == 0
     assert all(f"finished     {job}" in worker.log() for job in jobs)
     await road.at_rest()
@@ -102,10 +102,11 @@ async def test_process_one_and_its_child_take_a_signal_to_both_for_one(road: Roa
     main = "from redisjobs.cli import main; main()"
     program = await as_process_one(processes, sys.executable, "-c", main, "worker", shop, *UNIT)
     await eventually(lambda: program.log().count("worker.started") == 2, "both processes have started", 30)
-    jobs = await running(road, 3)
+    jobs = await running(road)
 
     signal_all(list(unit_of(first_of(program))), signal.SIGTERM)
 
+    await stays_at_work(program, road)
     assert await program.ended() == 0
     await road.at_rest()
     assert_all_returned(road, jobs)
@@ -116,7 +117,7 @@ async def test_a_second_signal_to_every_process_of_a_unit_hands_back_at_once(
     road: Road, shop: str, sig: signal.Signals
 ):
     worker = await started(road, shop)
-    jobs = await running(road, 600)
+    jobs = await running(road)
     unit = list(unit_of(worker.pid))
 
     signal_all(unit, sig)
@@ -132,14 +133,16 @@ async def test_a_second_signal_to_every_process_of_a_unit_hands_back_at_once(
 
 async def test_the_parent_alone_passes_a_stop_on_and_a_second_one_too(road: Road, shop: str):
     worker = await started(road, shop)
-    jobs = await running(road, 3)
+    jobs = await running(road)
     worker.send(signal.SIGTERM)
+    await stays_at_work(worker, road)
     assert await worker.ended() == 0
     await road.at_rest()
     assert_all_returned(road, jobs)
+    road.journal.close_gate()
 
     worker = await started(road, shop)
-    jobs = await running(road, 600)
+    jobs = await running(road)
     worker.send(signal.SIGTERM)
     await eventually(lambda: worker.log().count("worker.draining") == 2, "both drain")
     worker.send(signal.SIGTERM)
@@ -152,14 +155,18 @@ async def test_the_parent_alone_passes_a_stop_on_and_a_second_one_too(road: Road
 async def test_two_ctrl_c_in_a_terminal_hand_back_at_once_and_one_lets_bodies_end(road: Road, shop: str):
     await road.start(workers=0)
     env = road.processes.env | road.journal.env
-    for presses, seconds, fate in ((1, 3.0, "finished     "), (2, 600.0, "handed back  ")):
+    for presses, fate in ((1, "finished     "), (2, "handed back  ")):
         with Terminal("worker", shop, *UNIT, env=env, size=(300, 50)) as terminal:
             await eventually(lambda: terminal.text().count("worker.started") == 2, "both have started", 30)
-            jobs = await running(road, seconds)
+            jobs = await running(road)
             for press in range(presses):
                 terminal.press("\x03")
                 await eventually(lambda: terminal.text().count("worker.draining") == 2, f"drain after press {press}")
+            if presses == 1:
+                await always(road.journal.running, "bodies go on", lasting=0.5)
+                road.journal.open_gate()
             assert terminal.code() == (0 if presses == 1 else 75)
             assert all(f"{fate}{job}" in terminal.text() for job in jobs)
+        road.journal.close_gate()
     await road.start(relays=0, place=shop)
     await road.at_rest(extra=jobs)

@@ -19,6 +19,7 @@ from redisjobs import App, Call, Debounce, Handle, Throttle
 from redisjobs.broker import Carrier
 from redisjobs.errors import BrokerUnavailable
 from tests.support.builders import finish
+from tests.support.eventually import eventually
 from tests.support.relays import Hand, RelayByHand, hand, job_of, relay_by_hand
 
 app = App("shop")
@@ -193,6 +194,7 @@ async def test_m09_producers_that_are_killed_and_a_redis_that_restarts_leave_no_
     for _ in range(4):
         for _ in range(50):
             killed_while_it_enqueues(road.url, chance.random() * 0.01)
+        await eventually(lambda: not sessions_of_the_killed(road.url), "Postgres has heard of every end")
         await road.relay.rounds()
         ran = await road.run_all()
         assert len(ran) <= 1, "two of a key lived at once"
@@ -204,13 +206,26 @@ async def test_m09_producers_that_are_killed_and_a_redis_that_restarts_leave_no_
     assert await road.run_all() == [after]
 
 
+KILLED = "killed"
+
+
+def sessions_of_the_killed(url: str) -> int:
+    """Those that still carry out what their program had sent."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = %s", [KILLED]
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def killed_while_it_enqueues(url: str, after: float) -> None:
     """A program that enqueues with a key, and is killed at about the time of its commit."""
     ready, told = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            with psycopg.connect(url) as connection:
+            with psycopg.connect(url, application_name=KILLED) as connection:
                 os.write(told, b"!")
                 report.enqueue(connection, 0)
                 connection.commit()

@@ -51,7 +51,7 @@ async def test_a_redis_that_cannot_now_is_asked_now_and_then_and_work_goes_on_by
             assert answered.count - count < 20 * (time.monotonic() - began)
             assert {states(conn)[job] for job in more} == {"staged"}
 
-        await eventually(lambda: set(states(conn).values()) == {"published"}, "it goes on", within=5)
+        await eventually(lambda: set(states(conn).values()) == {"published"}, "it goes on")
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -68,7 +68,7 @@ async def test_a_redis_that_is_away_holds_nothing_up_for_good(conn: Conn, databa
 
         redis_proxy.heal()
 
-        await eventually(lambda: set(states(conn).values()) == {"published"}, "it goes on", within=5)
+        await eventually(lambda: set(states(conn).values()) == {"published"}, "it goes on")
 
 
 async def test_a_script_cache_that_is_emptied_is_not_noticed(
@@ -185,7 +185,7 @@ async def test_a_database_without_the_schema_is_told_of_and_comes_to_life_with_i
 
         with psycopg.connect(empty_database_url, autocommit=True) as conn:
             job = stage(conn)
-            await eventually(lambda: states(conn) == {job: "published"}, "it works", within=5)
+            await eventually(lambda: states(conn) == {job: "published"}, "it works")
 
 
 async def test_one_queue_in_trouble_does_not_stop_the_others(
@@ -306,7 +306,7 @@ async def test_it_starts_and_stops_any_number_of_times(conn: Conn, database_url:
             await relay.relay.start()
             job = stage(conn)
             conn.commit()
-            await eventually(partial(is_published, conn, job), "it works", within=5)
+            await eventually(partial(is_published, conn, job), "it works")
             await relay.relay.stop()
             assert relay.relay.state == "stopped"
             assert conn.execute("SELECT count(*) FROM redisjobs.queues WHERE holder IS NOT NULL").fetchone() == (0,)
@@ -350,4 +350,4 @@ async def test_two_thousand_queues_are_all_served_and_cost_little_at_rest(
         await eventually(rests, "the queues cost nothing but their renewal", within=60)
         job = stage(conn, queue="q.77")
         conn.commit()
-        await eventually(lambda: states(conn)[job] == "published", "it is heard of", within=2)
+        await eventually(lambda: states(conn)[job] == "published", "it is heard of")

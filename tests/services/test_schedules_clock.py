@@ -6,13 +6,20 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.support.relays import relay_by_hand
-from tests.support.schedules import dispatched, field, make, outage, rounds, scheduler_by_hand
+from tests.support.schedules import dispatched, field, in_one_minute, make, outage, rounds, scheduler_by_hand
 
 Conn = psycopg.Connection[Any]
 MINUTELY = "* * * * *"
 HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def no_minute_begins() -> None:
+    """What is due every minute comes due in no test, but for what a test makes due."""
+    in_one_minute()
 
 
 def ahead(conn: Conn, name: str, by: timedelta) -> None:

@@ -74,7 +74,7 @@ def test_a_lost_reply_in_a_pipeline_leaves_the_replies_before_it_whole(redis_pro
 def test_a_muted_reply_leaves_the_connection_open_and_silent(redis_proxy: Proxy, redis: redis_py.Redis):
     muted = redis_proxy.mute_reply("INCRBY")
 
-    with redis_py.Redis.from_url(redis_proxy.url, retry=NEVER_AGAIN, socket_timeout=0.2) as client:
+    with redis_py.Redis.from_url(redis_proxy.url, retry=NEVER_AGAIN, socket_timeout=1) as client:
         with pytest.raises(redis_py.TimeoutError):
             client.incr("rj:n")
 
@@ -262,7 +262,7 @@ def test_latency_adds_up_for_both_ways_and_not_for_each_chunk(redis_proxy: Proxy
     pipeline.execute()
     took = time.monotonic() - begun
 
-    assert 0.2 <= took < 1
+    assert 0.2 <= took < 10, "each of a hundred for itself takes twenty seconds"
 
 
 def test_bandwidth_is_bounded(redis_proxy: Proxy, client: redis_py.Redis):

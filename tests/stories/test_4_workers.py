@@ -48,7 +48,7 @@ async def test_a_stopped_worker_finishes_what_runs_and_takes_nothing_more(road: 
         await go_on.wait()
         road.seen.append(f"{name} ended")
 
-    worker = await road.work(concurrency=1)
+    worker = await road.work(concurrency=1, visibility_timeout=30)
     first, second = road.commit(work.call(name="first"), work.call(name="second"))
     await eventually(lambda: road.seen == ["first began"], "the first runs")
     stopping = asyncio.create_task(worker.stop())
@@ -59,8 +59,8 @@ async def test_a_stopped_worker_finishes_what_runs_and_takes_nothing_more(road: 
     await road.reaches("done", first)
     assert [(line.job_id, line.fate) for line in worker.receipt.lines] == [(first, "finished")]
     assert road.seen == ["first began", "first ended"]
-    await road.work()
-    await eventually(lambda: road.seen[-1] == "second began", "another worker takes the second at once", 2)
+    await road.work(visibility_timeout=30)
+    await eventually(lambda: road.seen[-1] == "second began", "another worker takes the second at once")
     assert road.state(second) == "published"
 
 
@@ -71,7 +71,8 @@ async def test_what_outlasts_the_grace_is_handed_back_uncounted_and_at_once(road
         if len(road.seen) < 3:
             await asyncio.sleep(600)
 
-    worker, stopped_at = await road.work(), 0.0
+    lease = 30
+    worker, stopped_at = await road.work(visibility_timeout=lease), 0.0
     (job,) = road.commit(slow.call())
     for starts in (1, 2):
         await eventually(lambda starts=starts: len(road.seen) == starts, "it runs")  # type: ignore[misc]
@@ -79,11 +80,11 @@ async def test_what_outlasts_the_grace_is_handed_back_uncounted_and_at_once(road
         await worker.stop(0)
         assert [line.fate for line in worker.receipt.lines] == ["handed back"]
         assert worker.receipt.exit_code == 75
-        worker = await road.work()
+        worker = await road.work(visibility_timeout=lease)
     await road.reaches("done", job)
 
     assert [attempt for attempt, _ in road.seen] == [1, 1, 1]
-    assert road.seen[2][1] - stopped_at < 2, "no lease was waited for"
+    assert road.seen[2][1] - stopped_at < lease / 3, "no lease was waited for"
 
 
 async def test_a_burst_runs_what_there_is_and_ends(road: Road):
@@ -177,8 +178,11 @@ async def test_a_paused_queue_starts_nothing_and_producers_go_on(road: Road):
 
     await road.work()
     road.query("SELECT redisjobs.pause('default')")
-    redis = road.app.broker().redis
-    await eventually(lambda: redis.hget("rj:{default}:life", "paused"), "Redis knows that it is paused")
+
+    async def is_paused() -> bool:
+        return await road.app.broker().redis.hget("rj:{default}:life", "paused") == b"1"
+
+    await eventually(is_paused, "Redis knows that it is paused")
     jobs = road.commit(note.call(), note.call())
     await always(lambda: not road.seen, "nothing starts", lasting=1)
     road.query("SELECT redisjobs.pause('default', false)")

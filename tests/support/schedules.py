@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from redisjobs.base.postgres import Database
 from redisjobs.occurrence import HEADER
 from redisjobs.scheduler import Scheduler
 from redisjobs.settings import SchedulerSettings
+from tests.support.eventually import eventually_now
 
 Conn = psycopg.Connection[Any]
 
@@ -38,6 +40,11 @@ async def scheduler_by_hand(
     finally:
         await made.stop(5)
         await database.close()
+
+
+def in_one_minute(least_s: float = 4.0) -> None:
+    """Wait until so much is left of this minute: for a test in whose midst no minute may begin."""
+    eventually_now(lambda: time.time() % 60 <= 60 - least_s, "a minute has begun")
 
 
 async def rounds(scheduler: Scheduler, most: int = 100) -> int:

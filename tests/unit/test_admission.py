@@ -140,7 +140,7 @@ async def under(setup: Setup, attempt: Attempt, error: BaseException | None = No
 async def test_an_end_within_its_trust_waits_for_nothing(setup: Setup):
     attempt = setup.hold()
     await setup.enter(attempt)
-    await asyncio.wait_for(under(setup, attempt), 0.05)
+    await asyncio.wait_for(under(setup, attempt), admission.PATIENCE_S / 2)
     assert attempt.ended_by is None
 
 

@@ -171,12 +171,12 @@ async def test_a_timeout_unwinds_the_body_or_kills_it_and_what_it_started(
     stage: Stage, tmp_path: Path, stubborn: bool
 ) -> None:
     await run(stage, declared(stage, bodies.asks_for_a_retry))  # a process is there, and warm
-    job = declared(stage, bodies.marks_and_sleeps, timeout=1.5)
+    job = declared(stage, bodies.marks_and_sleeps, timeout=3)
 
     finish = await run(stage, job, folder=str(tmp_path), stubborn=stubborn)
 
     assert (finish.word, finish.counted) == ("retry", True)
-    assert "ran past its timeout (1.5 s)" in record_of(finish)["e"]["message"]
+    assert "ran past its timeout (3 s)" in record_of(finish)["e"]["message"]
     assert (tmp_path / "unwound").exists() is not stubborn
     assert not is_alive(int((tmp_path / "pid").read_text()))
     await eventually(lambda: not is_alive(int((tmp_path / "helper").read_text())), "what it started has ended too")

@@ -219,8 +219,10 @@ async def test_a_body_that_swallows_its_suspension_is_suspended_all_the_same() -
 
 async def test_a_task_that_the_body_left_behind_records_nothing_more() -> None:
     seen = list[Any]()
+    begun = asyncio.Event()
 
     async def slow() -> None:
+        begun.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -230,7 +232,7 @@ async def test_a_task_that_the_body_left_behind_records_nothing_more() -> None:
     @app.job(name="leaves")
     async def leaves(ctx: Context) -> None:
         seen.append(asyncio.create_task(ctx.step("slow", slow)))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         seen.append(ctx)
 
     assert await run(leaves) == Succeeded(None)
