@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from redisjobs.base import statements
-from redisjobs.base.postgres import Connection, array, id_array
+from redisjobs.base.postgres import Connection, Database, array, id_array
 
-_NAMES = ("clear", "tell_parents", "cancel_children")
+_NAMES = ("clear", "tell_parents", "cancel_children", "held")
 statements.load("aftermath").require(*_NAMES)
 
 VALUE_BYTES = 1_048_576
@@ -62,6 +62,15 @@ class Aftermath:
 
     def __init__(self, schema: str = "redisjobs") -> None:
         self._sql = statements.load("aftermath", schema).require(*_NAMES)
+
+    async def held(self, database: Database, ids: Iterable[bytes], *, ends: bool) -> set[bytes]:
+        """Which of these jobs cannot be changed just now, because somebody has locked what must be written.
+
+        Args:
+            ends: they are to end, of which others hear.
+        """
+        given = {"ids": id_array(ids), "ends": ends}
+        return {row[0] for row in await database.run("look for rows that are held", self._sql.held, given)}
 
     async def follow(self, connection: Connection, ends: Sequence[End], told: Mapping[bytes, Told]) -> None:
         """Clear the records of what has ended, tell the parents, cancel the children of what was cancelled.

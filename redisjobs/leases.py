@@ -14,12 +14,16 @@ from redisjobs.base.postgres import Database
 from redisjobs.broker import Fence
 from redisjobs.errors import BrokerUnavailable
 from redisjobs.floor import Floor
+from redisjobs.held_up import HeldUp
 
 _NAMES = (
     "meet", "take", "keep", "fresh_token", "let_go", "fall_asleep", "wake_up", "oldest_running", "with_staged",
     "with_side_work",
 )  # fmt: skip
 statements.load("leases").require(*_NAMES)
+
+WARY_S = 5.0
+"""Once somebody held a row of a queue, its rows are looked at before they are waited for: each time costs a second."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
@@ -33,7 +37,8 @@ class Hold:
     Args:
         asleep: its producers notified when it was taken.
         trusted_until: monotonic seconds until which the lease is believed in, counted from before it was asked for.
-        settled: position of the last outcome that is in Postgres.
+        settled: position of the last outcome that is in Postgres, with all before it. held_up: what is read beyond it.
+        wary_until: monotonic seconds; somebody held a row of this queue, and until then rows are not waited for.
         opened: its token is the fence in Redis, and Redis is in the life `epoch`.
         unsure: a call had an unknown end: a new token is needed before the next.
         failing: the row that stops the queue, and why; named in Postgres. said_at: when it was logged.
@@ -51,6 +56,8 @@ class Hold:
     asleep: bool
     trusted_until: float
     settled: bytes = b"0-0"
+    held_up: HeldUp = field(default_factory=HeldUp)
+    wary_until: float = 0.0
     opened: bool = False
     unsure: bool = False
     failing: str = ""
@@ -72,6 +79,10 @@ class Hold:
             except BrokerUnavailable:
                 self.unsure = True
                 raise
+
+    def begin_at(self, settled: bytes) -> None:
+        """Outcomes behind this position are read again."""
+        self.settled, self.held_up = settled, HeldUp()
 
     @property
     def fence(self) -> Fence:

@@ -7,17 +7,17 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from redisjobs.aftermath import Aftermath, End, Told
 from redisjobs.base import statements
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
-from redisjobs.base.postgres import Database, array, fetch, id_array
+from redisjobs.base.postgres import Database, array, fetch, id_array, was_locked
 from redisjobs.broker import Carrier, Publication, Stale
-from redisjobs.errors import StoreRefused
+from redisjobs.errors import StoreRefused, StoreUnavailable
 from redisjobs.floor import Snapshot
-from redisjobs.leases import Hold
+from redisjobs.leases import WARY_S, Hold
 from redisjobs.logs import event
 from redisjobs.staged import StagedRow, pieces, publications
 
@@ -41,6 +41,7 @@ SAY_AGAIN_S = 30.0
 DUPLICATE = ("dup", "kept")
 """Words for a row whose key is another job's."""
 
+R = TypeVar("R", "Asked", StagedRow)
 Admits: TypeAlias = Callable[[int], Awaitable[bool]]
 
 
@@ -132,8 +133,7 @@ class Publisher:
         later = [row for row in rows if self._waits_here(row)]
         ended = [row for row in rows if row.cancel_requested]
         if later:
-            deferred = await self._change(hold, "defer rows", self._sql.defer, ids=id_array(row.id for row in later))
-            done.wrote |= deferred
+            done.wrote |= await self._defer(hold, later, done)
         if ended:
             changed, _ = await self._end_cancelled(hold, [Asked.of(row) for row in ended])
             wrote = await self._checked(hold, changed)
@@ -163,6 +163,14 @@ class Publisher:
             "look for cancels", self._sql.cancels, {"queue": hold.queue, "limit": CANCELS_AT_ONCE}
         )
         return (await self._end_cancelled(hold, [Asked._make(row) for row in rows]))[1] if rows else 0
+
+    async def _defer(self, hold: Hold, later: Sequence[StagedRow], done: Pass) -> bool:
+        async def defer(rows: Sequence[StagedRow]) -> bool:
+            return await self._change(hold, "defer rows", self._sql.defer, ids=id_array(row.id for row in rows))
+
+        deferred, held = await self._unless_held(hold, later, defer)
+        done.left += [row.seq for row in held]
+        return bool(deferred)
 
     def _waits_here(self, row: StagedRow) -> bool:
         far = row.run_in is not None and row.run_in > self._horizon * 1000
@@ -243,18 +251,27 @@ class Publisher:
                 "cancel what was replaced", self._sql.replaced, {"ids": id_array(replaced)} | self._shown(hold)
             )
         if placed:
-            marked = await self._change(
-                hold,
-                "mark rows",
-                self._sql.mark,
-                ids=id_array(row.id for row in placed),
-                lives=_numbers(row.redrives for row in placed),
-                numbers=_numbers(row.publications + 1 for row in placed),
-            )
-            done.wrote |= marked
+            done.wrote |= await self._mark_placed(hold, placed, done)
         if duplicates:
             kept = {owner for word, owner in words if owner and word == "kept"}
             await self._deduplicate(hold, duplicates, done, sure=kept)
+
+    async def _mark_placed(self, hold: Hold, placed: Sequence[StagedRow], done: Pass) -> bool:
+        """Mark rows; one that somebody holds stays in line, where it is published again, which changes nothing."""
+
+        async def mark(rows: Sequence[StagedRow]) -> bool:
+            return await self._change(
+                hold,
+                "mark rows",
+                self._sql.mark,
+                ids=id_array(row.id for row in rows),
+                lives=_numbers(row.redrives for row in rows),
+                numbers=_numbers(row.publications + 1 for row in rows),
+            )
+
+        marked, held = await self._unless_held(hold, placed, mark)
+        done.left += [row.seq for row in held]
+        return bool(marked)
 
     async def _deduplicate(
         self, hold: Hold, duplicates: Sequence[tuple[StagedRow, bytes]], done: Pass, sure: Iterable[bytes] = ()
@@ -303,9 +320,8 @@ class Publisher:
         unknown = [row for row, word in zip(rows, words, strict=True) if word == "unknown"]
         known = [row for row, word in zip(rows, words, strict=True) if word != "unknown"]
         gone = marked = 0
-        if unknown:
-            parameters = _pairs(unknown) | {"retention": self._retention} | self._shown(hold)
-            gone = await self._end_here(hold, parameters)
+        if unknown:  # one that somebody holds is found by the next look at cancels
+            gone, _ = await self._unless_held(hold, unknown, lambda free: self._end_here(hold, free), ends=True)
         if known:  # placed in Redis although never marked: a mark that got lost
             numbers = {"numbers": _numbers(row.number for row in known)}
             marked = await self._database.change(
@@ -313,7 +329,8 @@ class Publisher:
             )
         return gone + marked, gone + words.count("ended")
 
-    async def _end_here(self, hold: Hold, parameters: dict[str, Any]) -> int:
+    async def _end_here(self, hold: Hold, asked: Sequence[Asked]) -> int:
+        parameters = _pairs(asked) | {"retention": self._retention} | self._shown(hold)
         async with self._database.transaction("end cancelled rows") as connection:
             rows = await fetch(connection, self._sql.end_cancelled, parameters)
             told = {row[0]: Told(message=CANCELLED) for row in rows}
@@ -328,6 +345,26 @@ class Publisher:
     async def _free(self, hold: Hold, keys: Sequence[tuple[str | None, bytes, int]]) -> int:
         flat = [((key or "").encode(), job, window) for key, job, window in keys]
         return await self._carrier.free(hold.fence, flat) if flat else 0
+
+    async def _unless_held(
+        self, hold: Hold, rows: Sequence[R], change: Callable[[Sequence[R]], Awaitable[int]], *, ends: bool = False
+    ) -> tuple[int, Sequence[R]]:
+        """Change all rows but those that somebody holds; answers how many have changed, and who is held.
+
+        A user's transaction that cancels a job, and stays open, must not hold up the others.
+        """
+        if self._clock.monotonic() >= hold.wary_until:
+            try:
+                return await change(rows), ()
+            except StoreUnavailable as error:
+                if not was_locked(error):
+                    raise
+        found = await self._aftermath.held(self._database, (row.id for row in rows), ends=ends)
+        held = [row for row in rows if row.id in found]
+        if held:
+            hold.wary_until = self._clock.monotonic() + WARY_S
+        free = [row for row in rows if row.id not in found]
+        return await change(free) if free else 0, held
 
     async def _change(self, hold: Hold, what: str, statement: bytes, **parameters: Any) -> bool:
         changed = await self._database.change(what, statement, parameters | self._shown(hold))

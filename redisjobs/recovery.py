@@ -55,7 +55,8 @@ class Recovery:
         """
         life = await self._carrier.open(hold.queue, hold.token, paused=hold.paused, shares=share_rules(hold.shares))
         if hold.epoch and life.epoch == hold.epoch:
-            hold.settled, hold.opened = life.settled, True
+            hold.opened = True
+            hold.begin_at(life.settled)
         else:
             hold.opened = await self._recover(hold)
         return hold.opened
@@ -70,7 +71,8 @@ class Recovery:
         asked_at, epoch = self._clock.monotonic(), secrets.token_hex(8)
         named, count = await self._ask(hold, "name the life of Redis", self._sql.name_life, epoch=epoch, first=first)
         self._renewed(hold, named, asked_at)
-        hold.epoch, hold.settled, hold.taken_back = epoch, b"0-0", None
+        hold.epoch, hold.taken_back = epoch, None
+        hold.begin_at(b"0-0")
         hold.floor.reset()
         windows = await self._database.run("restore windows", self._sql.open_windows, {"queue": hold.queue})
         await self._adopt(

@@ -10,7 +10,7 @@ from typing import Any
 
 from redisjobs.audit import Audit
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
-from redisjobs.base.postgres import Database
+from redisjobs.base.postgres import Database, was_locked
 from redisjobs.base.service import Service
 from redisjobs.broker import Carrier, OtherLife, Stale
 from redisjobs.carried import Carried
@@ -76,7 +76,7 @@ class Relay(Service):
         )  # fmt: skip
         self.mover = Mover(database, carrier, schema)
         self.settler = Settler(
-            database, carrier, retention=settings.retention_s, horizon=settings.horizon_s, schema=schema
+            database, carrier, retention=settings.retention_s, horizon=settings.horizon_s, schema=schema, clock=clock
         )
         self.deliverer = Deliverer(database, self.leases, retention=settings.retention_s, schema=schema, clock=clock)
         self.recovery = Recovery(database, carrier, settings.lease_s, schema, clock)
@@ -300,7 +300,10 @@ class Relay(Service):
                         did += much
                         self._outages.over(hold.queue)
                     except StoreUnavailable as error:
-                        errors[hold.queue] = error
+                        if was_locked(error):  # somebody holds a row of this queue: the store is there
+                            self._failed(hold, error)
+                        else:
+                            errors[hold.queue] = error
                     except Exception as error:  # noqa: BLE001 - one queue's trouble must not stop the others
                         self._failed(hold, error)
 
@@ -322,6 +325,9 @@ class Relay(Service):
             self._carried(hold).relay_lease_lost += 1
             event(log, logging.WARNING, "relay.queue_lost", queue=hold.queue, reason=error)
             self.leases.drop(hold)
+        elif was_locked(error):
+            self._active(hold.queue).touch(self.clock.monotonic())
+            event(log, logging.WARNING, "relay.queue_waits", queue=hold.queue, error=error)
         else:
             trace = None if isinstance(error, RedisjobsError) else error
             event(log, logging.ERROR, "relay.queue_failed", queue=hold.queue,
@@ -338,6 +344,8 @@ class Relay(Service):
         now = self.clock.monotonic()
         if published or settled:
             active.worked(now)
+        elif hold.held_up.outcomes:
+            active.touch(now)
         full = published >= self.settings.batch_size
         if await doze(self.leases, hold, active, full_batch=full, now=now):
             self._named.add(hold.queue)
@@ -368,14 +376,17 @@ class Relay(Service):
         return opened
 
     async def _carry(self, hold: Hold) -> tuple[int, int]:
-        """Publish and settle. Where Redis is too full to publish, what has ended still settles: that makes room."""
+        """Publish and settle. Where Redis is too full to publish, what has ended still settles: that makes room.
+
+        So it does where somebody holds a row that is to be published.
+        """
         published, trouble, carried = 0, None, self._carried(hold)
         if not hold.paused and await self.memory.has_room():
             try:
                 published = await self.publisher.publish(hold)
             except StoreUnavailable as error:
                 carried.publish_failures += 1
-                if not isinstance(error, BrokerUnavailable):
+                if not isinstance(error, BrokerUnavailable) and not was_locked(error):
                     raise
                 trouble = error
         carried.published += published

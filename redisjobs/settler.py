@@ -13,11 +13,12 @@ import msgpack
 
 from redisjobs.aftermath import Aftermath, End, Told
 from redisjobs.base import statements
+from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.envelope import Envelope
-from redisjobs.base.postgres import Connection, Database, Row, array, attempt, fetch, id_array
+from redisjobs.base.postgres import Connection, Database, Row, array, attempt, fetch, id_array, was_locked
 from redisjobs.broker import Carrier, Outcome
-from redisjobs.errors import DecodeError
-from redisjobs.leases import Hold
+from redisjobs.errors import DecodeError, StoreUnavailable
+from redisjobs.leases import WARY_S, Hold
 from redisjobs.logs import event
 
 _NAMES = ("settle", "settle_done", "suspend", "look_again", "bury_direct", "make_room", "drop_finished")
@@ -26,6 +27,8 @@ statements.load("settler").require(*_NAMES)
 log = logging.getLogger("redisjobs.settler")
 
 ENTRIES_AT_ONCE = 50
+POSITIONS_AT_ONCE = 5_000
+SAY_AGAIN_S = 60.0
 FAILURES_KEPT = 30
 LONGEST_KEEP_S = 366 * 86_400.0
 UNREADABLE = "(unreadable)"
@@ -186,8 +189,10 @@ class Settler:
         retention: float = 3600.0,
         horizon: float = 3600.0,
         schema: str = "redisjobs",
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.told = False
+        self._clock = clock
         self._database = database
         self._carrier = carrier
         self._retention = retention
@@ -198,20 +203,28 @@ class Settler:
     async def settle(self, hold: Hold) -> int:
         """One pass over a queue's outcomes, under its turn; answers how many it took in hand.
 
-        The statement itself needs no token: an outcome is a fact. Moving the position does.
+        The statement itself needs no token: an outcome is a fact. Moving the position does. What waits for a row that
+        somebody holds is tried again with the next pass, and those behind it settle meanwhile.
 
         Raises:
             Stale, OtherLife: the hold must be dropped, or the queue recovered.
             StoreUnavailable: a store is away; the same outcomes are read again, which changes nothing.
         """
-        outcomes = await self._carrier.outcomes(hold.queue, hold.settled, ENTRIES_AT_ONCE)
-        if not outcomes:
+        before, new = hold.held_up, list[Outcome]()
+        if not before.is_full:
+            new = await self._carrier.outcomes(hold.queue, before.read or hold.settled, ENTRIES_AT_ONCE)
+        if not new and not before.outcomes:
             return 0
-        await self._settle(hold.queue, fold(outcomes))
-        positions = list(dict.fromkeys(outcome.position for outcome in outcomes))
-        await self._carrier.settled(hold.fence, positions)
-        hold.settled = positions[-1]
-        return len(outcomes)
+        line = before.joined_by(new, self._clock.monotonic())
+        after, through = line.settled_but(await self._settle_free(hold, fold(line.outcomes)))
+        for first in range(0, len(through), POSITIONS_AT_ONCE):
+            await self._carrier.settled(hold.fence, through[first : first + POSITIONS_AT_ONCE])
+        if through:
+            hold.settled = through[-1]
+        hold.held_up = after
+        if after.outcomes:
+            self._say_held(hold)
+        return len(line.outcomes) - len(after.outcomes)
 
     async def clean(self) -> int:
         """Make the partitions of `finished` that are needed soon, and drop those whose retention is over."""
@@ -220,13 +233,63 @@ class Settler:
                 await self._database.alone("make a partition", self._sql.make_room, {"ahead": ahead})
         return int((await self._database.alone("drop finished partitions", self._sql.drop_finished, {}))[0][0])
 
-    async def _settle(self, queue: str, settlements: Sequence[Settlement]) -> None:
-        """One transaction; rows are locked in the order of their ids, as everybody does who locks more than one."""
+    async def _settle_free(self, hold: Hold, settlements: Sequence[Settlement]) -> set[bytes]:
+        """Settle all but the jobs whose rows somebody holds, and answer these.
+
+        A user's transaction that cancels a job, and stays open, must not hold up the others.
+        """
+        if self._clock.monotonic() >= hold.wary_until:
+            try:
+                await self._settle(hold.queue, settlements)
+            except StoreUnavailable as error:
+                if not was_locked(error):
+                    raise
+            else:
+                return set()
+        held = await self._aftermath.held(self._database, (each.outcome.job_id for each in settlements), ends=True)
+        free = [each for each in settlements if each.outcome.job_id not in held]
+        held |= await self._settle_some(hold.queue, free)
+        if held:
+            hold.wary_until = self._clock.monotonic() + WARY_S
+        return held
+
+    async def _settle_some(self, queue: str, settlements: Sequence[Settlement]) -> set[bytes]:
+        """Settle what can be, and find what cannot by halves: a lock may also lie on what follows from an end."""
+        if not settlements:
+            return set()
+        try:
+            await self._settle(queue, settlements, quickly=True)
+        except StoreUnavailable as error:
+            if not was_locked(error):
+                raise
+        else:
+            return set()
+        if len(settlements) == 1:
+            return {settlements[0].outcome.job_id}
+        half = len(settlements) // 2
+        return await self._settle_some(queue, settlements[:half]) | await self._settle_some(queue, settlements[half:])
+
+    def _say_held(self, hold: Hold) -> None:
+        now, waiting = self._clock.monotonic(), hold.held_up
+        if now - waiting.said_at < SAY_AGAIN_S:
+            return
+        waiting.said_at = now
+        event(
+            log, logging.WARNING, "outcomes.held_up", queue=hold.queue, outcomes=len(waiting.outcomes),
+            first=UUID(bytes=waiting.outcomes[0].job_id), remedy="end the transaction that has locked their rows",
+        )  # fmt: skip
+
+    async def _settle(self, queue: str, settlements: Sequence[Settlement], *, quickly: bool = False) -> None:
+        """One transaction; rows are locked in the order of their ids, as everybody does who locks more than one.
+
+        Args:
+            quickly: wait for no lock.
+        """
         settlements = sorted(settlements, key=lambda each: each.outcome.job_id)
         plain, pausing, other = list[Settlement](), list[Settlement](), list[Settlement]()
         for each in settlements:
             (plain if each.is_plain else pausing if each.is_suspension else other).append(each)
-        async with self._database.transaction("settle outcomes") as connection:
+        async with self._database.transaction("settle outcomes", quickly=quickly) as connection:
             ends, kept = list[Row](), list[tuple[bytes, int]]()
             if plain:
                 ends += await fetch(connection, self._sql.settle_done, self._short(plain))

@@ -36,6 +36,7 @@ _PLANS = b"""SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; 
 SET LOCAL enable_mergejoin = off; SET LOCAL jit = off; SET LOCAL idle_in_transaction_session_timeout = '5s';
 SET LOCAL lock_timeout = '1s'"""
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; " + _PLANS
+_BEGIN_QUICKLY = _BEGIN + b"; SET LOCAL lock_timeout = '50ms'"
 BEGIN_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _PLANS
 """Statements that read one snapshot and write nothing, under the same plans."""
 
@@ -108,6 +109,11 @@ def was_rolled_back(error: BaseException) -> bool:
     return isinstance(error.__cause__, (errors.SerializationFailure, errors.DeadlockDetected))
 
 
+def was_locked(error: BaseException) -> bool:
+    """Whether somebody held a row for longer than a relay waits for one; nothing was changed."""
+    return isinstance(error.__cause__, errors.LockNotAvailable)
+
+
 def check_database_url(url: str) -> str:
     """The URL or DSN, if it can be connected to as it is meant; nothing is connected.
 
@@ -156,11 +162,12 @@ class Database:
             await asyncio.wait(self._closing)
 
     @asynccontextmanager
-    async def transaction(self, what: str) -> AsyncGenerator[Connection, None]:
+    async def transaction(self, what: str, *, quickly: bool = False) -> AsyncGenerator[Connection, None]:
         """A transaction, committed at the end of the block.
 
         Args:
             what: names it in errors.
+            quickly: it hardly waits for rows that somebody holds.
 
         Raises:
             DatabaseUnavailable: no answer, or not now; whether it committed is not known.
@@ -171,7 +178,7 @@ class Database:
         with in_our_words(what):
             async with pool.connection() as connection, self._watched(pool, connection):
                 try:
-                    await connection.execute(_BEGIN)
+                    await connection.execute(_BEGIN_QUICKLY if quickly else _BEGIN)
                     yield connection
                     await connection.execute(b"COMMIT")
                 except BaseException:

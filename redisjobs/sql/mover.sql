@@ -1,6 +1,6 @@
 -- name: moves
 -- jobs that Redis has and that were given another priority or time: the time as far as it was given (µs since 1970, and ms from
--- now), then the row as it would be published
+-- now), then the row as it would be published. Not those that somebody holds, for they could not be noted as moved
 SELECT (date_part('epoch', move_to) * 1000000)::bigint,
        (date_part('epoch', move_to - clock_timestamp()) * 1000)::bigint,
        uuid_send(id), seq, job, input::text, payload, codec, idempotency_key, date_part('epoch', key_window), priority, max_attempts,
@@ -12,7 +12,7 @@ SELECT (date_part('epoch', move_to) * 1000000)::bigint,
        lane, share_key, key_policy, date_part('epoch', key_wait), date_part('epoch', key_longest), NULL::bigint
 FROM redisjobs.outbox
 WHERE queue = %(queue)s AND moving AND state IN ('published', 'retrying', 'snoozed', 'parked')
-ORDER BY id LIMIT %(limit)s;
+ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: moved
 -- Redis has been told, or has refused: of a job that runs the time was no use. What was changed once more since is left for

@@ -45,18 +45,19 @@ UPDATE redisjobs.outbox SET state = 'deferred'
 WHERE id = ANY (%(ids)s::uuid[]) AND state = 'staged' AND EXISTS (SELECT FROM held);
 
 -- name: come_due
--- deferred rows within the horizon, and suspended runs whose time has come, join the end of the line; answers how many
+-- deferred rows within the horizon, and suspended runs whose time has come, join the end of the line; answers how many. Those that
+-- somebody holds join it later: no place in the line is theirs yet
 WITH due AS (
     UPDATE redisjobs.outbox SET state = 'staged', xact = pg_current_xact_id(), seq = DEFAULT
     WHERE id IN (SELECT id FROM redisjobs.outbox
                  WHERE queue = %(queue)s AND state = 'deferred'
                    AND run_at < clock_timestamp() + make_interval(secs => %(horizon)s)
-                 ORDER BY run_at LIMIT %(limit)s)
+                 ORDER BY run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
     RETURNING 1)
 SELECT (SELECT count(*) FROM due) + redisjobs.stage_runs(ARRAY(
     SELECT id FROM redisjobs.outbox
     WHERE queue = %(queue)s AND state = 'suspended' AND run_at <= clock_timestamp()
-    ORDER BY run_at LIMIT %(limit)s));
+    ORDER BY run_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED));
 
 -- name: deduplicate
 -- a row ends as a duplicate only while the job that holds its key is live, or ended within its window; `sure`

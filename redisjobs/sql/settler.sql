@@ -46,6 +46,7 @@ kept AS (
            idempotency_key, CASE WHEN key_policy = 'throttle' THEN key_since ELSE clock_timestamp() END + key_window,
            coalesce(error, last_error), result, result_codec, owner
     FROM gone WHERE word <> 'dead' AND (%(retention)s > 0 OR keep > 0 OR key_window IS NOT NULL)),
+-- a failure that is told again is kept once
 back AS (
     UPDATE redisjobs.outbox o
     SET state = CASE t.word WHEN 'retry' THEN 'retrying' WHEN 'snooze' THEN 'snoozed' ELSE t.word END,
@@ -53,8 +54,10 @@ back AS (
         publications = greatest(o.publications, t.number),
         run_at = clock_timestamp() + make_interval(secs => t.delay),
         last_error = coalesce(t.error, o.last_error),
-        failures = CASE WHEN t.failures IS NULL THEN o.failures
-                        ELSE jsonb_path_query_array(coalesce(o.failures, '[]') || t.failures, '$[last - 29 to last]') END
+        failures = CASE WHEN t.failures IS NULL THEN o.failures ELSE jsonb_path_query_array(
+            coalesce(o.failures, '[]') || (
+                SELECT coalesce(jsonb_agg(f ORDER BY n), '[]') FROM jsonb_array_elements(t.failures) WITH ORDINALITY AS e(f, n)
+                WHERE o.failures IS NULL OR NOT o.failures @> jsonb_build_array(f)), '$[last - 29 to last]') END
     FROM told t
     WHERE o.id = t.id AND o.redrives = t.life AND o.settled < t.number AND t.word IN ('retry', 'snooze', 'parked')),
 undoing AS (

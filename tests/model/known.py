@@ -71,6 +71,7 @@ SAME_AS = {
 STATEMENTS_LEFT = {
     "publisher.replaced": "policies of keys have a machine: tests/services/test_policies_machine.py",
     "publisher.failing": "names a row for operators",
+    "aftermath.held": "looks, and decides only who settles a pass later: tests/services/test_settling_beside_locks.py",
     "settler.bury_direct": "direct jobs have no row, and are not in the model",
     "settler.make_room": "partitions",
     "settler.drop_finished": "partitions",

@@ -326,6 +326,24 @@ async def test_a_batch_that_is_settled_twice_has_an_effect_once(
     assert states(conn) == {done: "done", dead: "dead"}
 
 
+@pytest.mark.parametrize("word", ["retry", "suspended"])
+async def test_a_failure_that_is_settled_twice_is_kept_once(
+    conn: Conn, database_url: str, redis_proxy: Proxy, worker: Hand, word: Any
+):
+    stage(conn)
+    conn.commit()
+    async with relay_by_hand(database_url, redis_proxy.url) as relay:
+        await relay.rounds()
+        await worker.run(word, delay_ms=60_000, record=failed(1))
+        lost = redis_proxy.lose_request("settled")
+        with pytest.raises(StoreUnavailable):
+            await relay.rounds()
+        await lost.happened()
+        await relay.rounds()
+
+    assert conn.execute("SELECT jsonb_array_length(failures) FROM redisjobs.outbox").fetchall() == [(1,)]
+
+
 async def test_a_repeated_settling_leaves_a_redriven_job_alone(
     conn: Conn, database_url: str, redis_proxy: Proxy, worker: Hand
 ):

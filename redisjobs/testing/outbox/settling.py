@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -207,7 +207,7 @@ def _end(tables: Tables, row: Row, told: Told, retention: float) -> None:
 
 def _come_back(tables: Tables, row: Row, told: Told) -> None:
     row.state, row.run_at = _STATES[told.word], tables.in_seconds(told.delay)
-    _note(row, told)
+    _note(row, replace(told, failures=tuple(each for each in told.failures if each not in row.failures)))
 
 
 def _note(row: Row, told: Told) -> None:
