@@ -139,21 +139,20 @@ def ungrouped(url: str, prefix: str, queues: list[str]) -> dict[str, int]:
     """
     redis: Any = connect_sync(url, timeout=TIMEOUT_S)
     keys = Keys(prefix)
+    streams = [(queue, stream) for queue in queues for stream in keys.streams(queue)]
     try:
         pipeline = redis.pipeline(transaction=False)
-        for queue in queues:
-            for stream in keys.streams(queue):
-                pipeline.execute_command("XLEN", stream)
-                pipeline.execute_command("XINFO", "GROUPS", stream)
+        for _, stream in streams:
+            pipeline.execute_command("XLEN", stream)
+            pipeline.execute_command("XINFO", "GROUPS", stream)
         with in_our_words("XINFO"):
             replies: list[Any] = pipeline.execute(raise_on_error=False) if queues else []
     finally:
         redis.close()
     found: dict[str, int] = dict.fromkeys(queues, 0)
-    for at in range(0, len(replies), 2):
-        length, groups = replies[at : at + 2]
+    for (queue, _), length, groups in zip(streams, replies[::2], replies[1::2], strict=True):
         if isinstance(length, int) and length and not groups:
-            found[queues[at // 6]] += length
+            found[queue] += length
     return found
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from redisjobs.base.durations import many
 from redisjobs.broker.checkup import Checkup, RedisFacts, check_up
-from redisjobs.doctor import of_limits, of_postgres, of_queues, of_redis, of_schedules, of_settings
+from redisjobs.doctor import of_limits, of_postgres, of_queues, of_redis, of_schedules, of_settings, of_webhooks
 from redisjobs.doctor.facts import PostgresFacts, QueueFacts
 from redisjobs.doctor.finding import Finding, Verdict, fail, named, ok, unknown
 from redisjobs.doctor.gather import look_at_postgres, look_at_queues
 from redisjobs.doctor.of_settings import Given
 from redisjobs.errors import RedisjobsError
 from redisjobs.settings import Settings
-from redisjobs.timetable import Timetable
+from redisjobs.timetable import Line, Timetable
+from redisjobs.webhooks.admin import EndpointAdmin, EndpointLine
+
+F = TypeVar("F")
 
 REACHED = {"postgres": "postgres.reached", "redis": "redis.reached"}
 CLUSTER = "redis.cluster"
@@ -22,7 +27,7 @@ LOOKED = "queues.looked"
 _WORST = ("fail", "warn", "unknown", "ok")
 CHECKS = (
     *of_settings.CHECKS, REACHED["postgres"], *of_postgres.CHECKS, REACHED["redis"], CLUSTER, *of_redis.CHECKS, LOOKED,
-    of_queues.SHOWN, *of_queues.CHECKS, *of_limits.CHECKS, *of_schedules.CHECKS,
+    of_queues.SHOWN, *of_queues.CHECKS, *of_limits.CHECKS, *of_schedules.CHECKS, *of_webhooks.CHECKS,
 )  # fmt: skip
 """The names of all checks, in the order in which they are made."""
 
@@ -52,7 +57,7 @@ def examine(settings: Settings, given: Given, meant_for: str | None = None) -> l
     except RedisjobsError as error:
         found.append(_unreached("redis", error))
     queues, limits = _of_queues(settings, postgres, redis), _of_limits(settings, redis)
-    return [*found, *queues, *limits, *_of_schedules(settings, postgres)]
+    return [*found, *queues, *limits, *_of_tables(settings, postgres)]
 
 
 def _unreached(store: str, error: RedisjobsError) -> Finding:
@@ -103,30 +108,39 @@ def _of_queues(settings: Settings, postgres: PostgresFacts | None, redis: Checku
 
 
 def _of_limits(settings: Settings, redis: Checkup | None) -> Generator[Finding]:
-    if redis is None:
-        return
-    try:
-        facts = of_limits.look_at_limits(settings.need_redis_url(), settings.prefix)
-    except RedisjobsError as error:
-        for name in of_limits.CHECKS:
-            yield named(name, unknown(" ".join(str(error).split())))
-        return
-    for name, check in of_limits.CHECKS.items():
-        yield named(name, check(facts))
+    if redis is not None:
+        look = partial(of_limits.look_at_limits, settings.need_redis_url(), settings.prefix)
+        yield from _looked(of_limits.CHECKS, look)
 
 
-def _of_schedules(settings: Settings, postgres: PostgresFacts | None) -> Generator[Finding]:
+def _of_tables(settings: Settings, postgres: PostgresFacts | None) -> Generator[Finding]:
+    """Schedules and endpoints."""
     if postgres is None or not postgres.has_tables:
         return
+    url, schema = settings.need_database_url(), settings.schema
+
+    def schedules() -> Sequence[Line]:
+        with Timetable(url, schema) as timetable:
+            return timetable.lines()
+
+    def endpoints() -> Sequence[EndpointLine]:
+        with EndpointAdmin(url, schema) as admin:
+            return admin.endpoints()
+
+    yield from _looked(of_schedules.CHECKS, schedules)
+    yield from _looked(of_webhooks.CHECKS, endpoints)
+
+
+def _looked(checks: Mapping[str, Callable[[F], Verdict]], look: Callable[[], F]) -> Generator[Finding]:
+    """What these checks find in what a look tells, or that it told nothing."""
     try:
-        with Timetable(settings.need_database_url(), settings.schema) as timetable:
-            lines = timetable.lines()
+        facts = look()
     except RedisjobsError as error:
-        for name in of_schedules.CHECKS:
+        for name in checks:
             yield named(name, unknown(" ".join(str(error).split())))
         return
-    for name, check in of_schedules.CHECKS.items():
-        yield named(name, check(lines))
+    for name, check in checks.items():
+        yield named(name, check(facts))
 
 
 def _of_queue(queue: QueueFacts) -> Iterable[Finding]:

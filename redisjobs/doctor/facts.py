@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from redisjobs.broker.presence import Presence
+from redisjobs.broker.share_lines import ShareLine
 from redisjobs.broker.view import QueueView
 from redisjobs.operator import QueueLine
 
@@ -104,6 +105,7 @@ class QueueFacts:
         ungrouped: entries in streams that have no group.
         workers: all that said of late that they are there, whatever they serve.
         lapsed: who holds jobs under a lease that lapsed, and the seconds since then.
+        paused_shares: those with jobs behind their pause.
         known: Postgres was asked, so that no line means no queue.
     """
 
@@ -113,4 +115,5 @@ class QueueFacts:
     ungrouped: int = 0
     workers: Sequence[Presence] = ()
     lapsed: tuple[str, float] | None = None
+    paused_shares: Sequence[ShareLine] = ()
     known: bool = True

@@ -13,6 +13,7 @@ from redisjobs.base import statements
 from redisjobs.base.postgres import check_database_url, in_our_words, options
 from redisjobs.broker.checkup import ungrouped
 from redisjobs.broker.presence import Presence
+from redisjobs.broker.share_lines import ShareLine
 from redisjobs.broker.view import QueueView, View
 from redisjobs.doctor import limits
 from redisjobs.doctor.facts import Holding, HotTable, PostgresFacts, QueueFacts, Server
@@ -66,6 +67,7 @@ def look_at_queues(
     views: dict[str, QueueView] = {}
     loose: dict[str, int] = {}
     lapsed: dict[str, tuple[str, float]] = {}
+    paused: dict[str, list[ShareLine]] = {}
     workers: list[Presence] = []
     refused: StoreRefused | None = None
     if database is not None:
@@ -80,7 +82,7 @@ def look_at_queues(
                 names = sorted({*lines, *view.queues()})
                 views, workers = view.look(names), view.workers()
                 loose = ungrouped(*redis, names)
-                lapsed = _lapsed(view, views)
+                lapsed, paused = _lapsed(view, views), _paused_shares(view, views)
         except StoreRefused as error:
             refused = refused or error
     found = [
@@ -91,11 +93,18 @@ def look_at_queues(
             loose.get(name, 0),
             workers,
             lapsed.get(name),
+            paused.get(name, []),
             known=database is not None,
         )
         for name in sorted({*lines, *views})
     ]
     return found, refused
+
+
+def _paused_shares(view: View, views: dict[str, QueueView]) -> dict[str, list[ShareLine]]:
+    """Of queues in whose shares jobs wait: those that are paused with jobs behind them."""
+    shared = (queue for queue, each in views.items() if each.shared)
+    return {queue: [share for share in view.shares(queue) if share.paused and share.waiting] for queue in shared}
 
 
 def _lapsed(view: View, views: dict[str, QueueView]) -> dict[str, tuple[str, float]]:

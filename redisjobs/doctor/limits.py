@@ -24,3 +24,5 @@ FORGOTTEN_S = 7 * 86_400.0
 """For longer no dead letter should wait for somebody."""
 SILENT_S = 60.0
 """A worker reads or renews far more often."""
+FAILING_S = 3_600.0
+"""A receiver of webhooks may be deployed anew, and its deliveries are tried again meanwhile."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -80,6 +81,11 @@ def paused(queue: QueueFacts) -> Verdict | None:
     if waiting and ((line and line.paused) or (view and view.paused)):
         return warn(f"it is paused, and jobs wait: {waiting}", "none of its jobs starts",
                     f"redisjobs queues resume {queue.name}")  # fmt: skip
+    if queue.paused_shares:
+        first, *others = sorted(queue.paused_shares, key=lambda each: -each.waiting)
+        more = f" (and {len(others)} more)" if others else ""
+        return warn(f"share {first.share} is paused, and jobs wait in it: {first.waiting}{more}", "none of them starts",
+                    f"redisjobs queues resume {queue.name} --share {shlex.quote(first.share)}")  # fmt: skip
     return None
 
 

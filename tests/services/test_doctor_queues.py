@@ -10,6 +10,9 @@ import psycopg
 import pytest
 import redis as redis_py
 
+from redisjobs.broker.checkup import ungrouped
+from redisjobs.broker.keys import Keys
+from redisjobs.broker.values import STREAMS
 from redisjobs.doctor import limits
 from redisjobs.embedded import Embedded
 from redisjobs.migrations import migrate
@@ -94,6 +97,27 @@ def test_rows_that_are_set_aside_or_parked_and_a_pause(redisjobs: CommandLine, c
     is_told(found.of("queues.paused", "q"), "warn", "it is paused, and jobs wait: 2", "redisjobs queues resume q")
 
 
+async def test_a_share_that_is_paused_is_named_once_jobs_wait_behind_it(
+    redisjobs: CommandLine, conn: Conn, relay: RelayByHand
+):
+    for share in ("a b", "c"):
+        redisjobs("queues", "pause", "default", "--share", share)
+    stage(conn, share_key="d")
+    conn.commit()
+    await relay.rounds()
+    assert "queues.paused" not in examine(redisjobs).levels("warn")
+
+    for _ in range(2):
+        stage(conn, share_key="a b")
+    stage(conn, share_key="c")
+    conn.commit()
+    await relay.rounds()
+
+    found = examine(redisjobs).of("queues.paused", "default")
+    told = "share a b is paused, and jobs wait in it: 2 (and 1 more)"
+    is_told(found, "warn", told, "redisjobs queues resume default --share 'a b'")
+
+
 def test_what_has_been_parked_or_dead_for_long(redisjobs: CommandLine, conn: Conn):
     parked = stage(conn, queue="q")
     conn.execute(
@@ -126,6 +150,14 @@ async def test_jobs_that_no_worker_takes(redisjobs: CommandLine, conn: Conn, rel
     is_told(nobody.of("queues.workers", "q"), "warn", "none says that it does; jobs that wait: 1", "--queues q")
     assert troubles_of(nobody, "q") == ["queues.workers"]  # no group either, of which that is the cause
     is_told(silent.of("queues.workers", "q"), "warn", "no worker serves it: its worker w9 fell silent 60 s ago")
+
+
+def test_entries_without_a_group_count_for_the_queue_of_their_stream(q: QueueByHand, redis_url: str):
+    for stream in Keys().streams("b"):
+        q.redis.xadd(stream, {"j": "x"})
+
+    assert ungrouped(redis_url, "rj", ["a", "b"]) == {"a": 0, "b": STREAMS}
+    assert ungrouped(redis_url, "rj", ["b", "c"]) == {"b": STREAMS, "c": 0}
 
 
 async def test_a_stream_whose_group_was_deleted(redisjobs: CommandLine, conn: Conn, relay: RelayByHand, q: QueueByHand):
