@@ -103,6 +103,8 @@ async def test_o05_whatever_is_stuck_is_shown_with_its_age(road: Road):
     assert seen["relay"]["holder"] is None
     assert seen["publish_lag_s"] >= 300
     assert seen["oldest_s"] >= 300
+    assert 0 < seen["oldest_parked_s"] < 300
+    assert 0 < seen["oldest_dead_s"] < 300
     assert seen["states"]["parked"] == seen["states"]["staged"] == seen["dead"] == seen["running"] == 1
 
     road.journal.open_gate()

@@ -77,7 +77,7 @@ class PolicyMachine(Machine):
                 self.replaced[job.job_id] = owner or b""
 
     def told_again(self, job: Publication) -> tuple[str, bytes | None]:
-        """Whose end is asked for is told until the job that replaced it has ended: the relay may not have written it."""
+        """Whose end is asked for is told until the job that replaced it has ended: the row may not say so yet."""
         if job.job_id in self.replaced and not job.life and job.job_id in self.live_of("replace"):
             return "replaces", self.replaced[job.job_id]
         return super().told_again(job)

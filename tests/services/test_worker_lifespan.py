@@ -160,6 +160,16 @@ async def test_a_worker_that_cannot_open_ends_with_78(
     assert "Traceback" not in worker.log()
 
 
+async def test_of_several_processes_that_cannot_open_none_is_tried_again(processes: Processes, redis_url: str) -> None:
+    processes.module("shop", SHOP.replace("OPENS", "exit('no licence')"))
+    worker = processes.redisjobs("worker", "shop:app", "--processes", "2")
+
+    assert await worker.ended() == 78
+    assert worker.log().count("Error: the app's lifespan could not start: SystemExit: no licence, at ") == 2
+    assert worker.log().count("opening") == 2
+    assert "Traceback" not in worker.log()
+
+
 async def test_an_exit_at_the_end_ends_no_drain(crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:
