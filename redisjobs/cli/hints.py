@@ -1,4 +1,4 @@
-"""What a user is told to type, in the words that started this command: `python manage.py redisjobs …` in Django."""
+"""What a user is told to type here, in the words that started this command: `python manage.py redisjobs …` in Django."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ NAME: Final = "redisjobs"
 STORES = Path(".redisjobs", "env")
 """What `redisjobs dev` writes where it was started: the URLs of the stores that it runs."""
 _UNSET = re.compile(r"\b(?:database|redis)_url is not set\b")
+_ENDED = re.compile(r"/sockets/(?:\.s\.PGSQL\.5432|redis\.sock)\b.* No such file", re.DOTALL)
 
 
 def hint(text: str) -> str:
-    """The text, with every command of ours in it called as the one that runs now was; elsewhere it stays as it is."""
+    """The text with what helps beside a `redisjobs dev`, and every command of ours called as the one that runs was."""
     if _UNSET.search(text) and STORES.is_file():
         text += f"\n  those of `redisjobs dev` in this folder:  . {STORES}"
+    if _ENDED.search(text):
+        text += "\n  the `redisjobs dev` whose stores these are has ended: start it again"
     context = click.get_current_context(silent=True)
     root = context.find_root() if context else None
     if root is None or not root.info_name or not root.info_name.endswith(f" {NAME}"):

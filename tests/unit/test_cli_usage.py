@@ -67,6 +67,18 @@ def test_without_a_url_beside_a_dev_that_runs_here_its_file_is_named(folder: Pat
     assert ". .redisjobs/env" in redisjobs("status", "--database-url", "postgresql://x/y", code=78).stderr
 
 
+def test_where_the_dev_that_ran_has_ended_that_is_told(folder: Path):
+    stores = {
+        "REDISJOBS_DATABASE_URL": f"postgresql://postgres@/postgres?host={folder}/sockets&port=5432",
+        "REDISJOBS_REDIS_URL": f"unix://{folder}/sockets/redis.sock",
+    }
+    told = "the `redisjobs dev` whose stores these are has ended: start it again"
+
+    assert told in redisjobs("migrate", code=69, **stores).stderr
+    assert told in redisjobs("limits", "list", code=69, **stores).stderr
+    assert redisjobs("status", code=69, **stores).output.count(told) == 1
+
+
 def test_servers_start_only_where_an_app_is_named(folder: Path):
     assert "Missing the app: pass MODULE:APP" in redisjobs("dev", code=2).stderr
     assert not list(folder.iterdir())
