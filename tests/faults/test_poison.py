@@ -223,7 +223,7 @@ async def test_j06_and_j07_a_job_that_kills_its_process_dies_after_three_starts_
     await eventually(the_fleet_stands_up_again, "it is a dead letter", 60)
     await eventually(lambda: set(good) <= road.done(), "the others are done", 30)
     assert road.journal.starts(killer) == 3
-    assert f"job_id={killer}" in relay.log().partition("job.dead")[2]
+    assert f"job_id={killer}" in (await relay.says("job.dead")).partition("job.dead")[2]
     letter = command(road, "dead", "show", killer)["dead"]
     assert "its worker died or hung" in letter["error"]
 

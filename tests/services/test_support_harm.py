@@ -166,7 +166,7 @@ def test_a_wall_clock_is_set_while_its_program_runs(processes: Processes, tmp_pa
     )
     true = round(time.time() - time.monotonic())
     program = processes.python("-c", source, env=clock.env)
-    program.says_now("at ")
+    program.says_now("\n")
     eventually_now(lambda: told(program.log(), true - 600), "it is behind")
 
     clock.set(600)

@@ -48,10 +48,14 @@ def test_every_committed_order_is_confirmed_and_packed_and_no_other(terminals: P
         )
         orders = {row[0] for row in conn.execute("SELECT id FROM shop_order")}
         done = {row[0] for row in conn.execute("SELECT id FROM shop_order WHERE confirmed_at NOTNULL AND packed = 1")}
-    confirmed = [int(number) for number in re.findall(r"order (\d+) is confirmed", dev.log())]
+
+    def confirmed() -> list[int]:
+        return [int(number) for number in re.findall(r"order (\d+) is confirmed", dev.log())]
+
     assert len(orders) == 16
     assert done == orders
-    assert sorted(confirmed) == sorted(orders), "each once, for nothing went wrong"
+    eventually_now(lambda: len(confirmed()) >= len(orders), "the workers' words have come")
+    assert sorted(confirmed()) == sorted(orders), "each once, for nothing went wrong"
     assert dev.stop() == 0, dev.log()
 
 

@@ -48,10 +48,14 @@ def test_every_committed_order_is_confirmed_and_reserved_and_no_other(terminals:
         eventually_now(lambda: count(conn, "redisjobs.outbox") == 0, "every job has ended", within=30)
         orders = {row[0] for row in conn.execute("SELECT id FROM orders")}
         reserved = {row[0] for row in conn.execute("SELECT order_id FROM reservations")}
-    confirmed = [int(number) for number in re.findall(r"order (\d+) is confirmed", first.log())]
+
+    def confirmed() -> list[int]:
+        return [int(number) for number in re.findall(r"order (\d+) is confirmed", first.log())]
+
     assert len(orders) == 16
     assert second.log().count("payment declined") == 4
-    assert sorted(confirmed) == sorted(orders), "each once, for nothing went wrong"
+    eventually_now(lambda: len(confirmed()) >= len(orders), "the workers' words have come")
+    assert sorted(confirmed()) == sorted(orders), "each once, for nothing went wrong"
     assert reserved == orders
     assert first.stop() == 0, first.log()
 

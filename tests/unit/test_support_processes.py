@@ -9,7 +9,7 @@ from tests.support.processes import Processes
 PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
-print("child", child.pid, flush=True)
+print(f"child {child.pid}", flush=True)  # in one piece
 time.sleep(600)
 """
 
