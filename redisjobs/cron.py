@@ -244,5 +244,12 @@ def _check_form(expression: str) -> None:
     if special and (day not in ("*", "?") and weekday not in ("*", "?")):
         why = "limits days of the month and of the week, one of them by L, W or #: make a schedule of each"
         raise OptionError("cron", expression[:100], why)
+    plain = {"*", "?"}
+    if not {day, weekday} & plain and (stepped := [each for each in (day, weekday) if each.startswith(("*", "?"))]):
+        why = (
+            f"limits days of the month and of the week, one of them by {stepped[0]}, which some read as either and some"
+            " as both: write that one as a range, such as 1-31/2, so that either is enough, or make a schedule of each"
+        )
+        raise OptionError("cron", expression[:100], why)
     if "," in day and _SPECIAL_DAY.search(day):
         raise OptionError("cron", expression[:100], "has L or W in a list of days: make a schedule of each")

@@ -127,6 +127,9 @@ def test_six_fields_begin_with_the_second():
         ("0 0 13 * 5#1", "schedule of each"),
         ("0 0 31,L * *", "schedule of each"),
         ("0 0 * * 0-0", "write 0 or"),
+        ("0 0 */2 * 1", "either and some as both"),
+        ("0 0 1 * */1", "either and some as both"),
+        ("0 0 */10 * */3", "either and some as both"),
         ("0 " * 500, "characters"),
     ],
 )
