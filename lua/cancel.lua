@@ -37,7 +37,7 @@ local function cancel(id, rows_life, after)
     return 'unknown'
   end
   if r.entry == '-' or run.entry ~= r.entry then
-    end_job(q, batch, id, r, run, 'cancelled', '', run.starts, '-', now)
+    end_job(q, batch, id, r, run, 'cancelled', '', nil, now)
     return 'ended'
   end
   r.flags = with(r.flags, 'c')

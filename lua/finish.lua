@@ -76,7 +76,7 @@ local function accept(id, rec, run, word, delay, counted, record)
   if FINAL[word] or word == 'suspended' then
     run.attempts = run.attempts + counted
     local back_at = word == 'suspended' and delay >= 0 and now + delay or nil
-    end_job(q, batch, id, r, run, word, record, run.starts, consumer, now, back_at)
+    end_job(q, batch, id, r, run, word, record, consumer, now, back_at)
   else
     come_back(id, r, run, word, delay, counted, record, skips)
   end

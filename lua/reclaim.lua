@@ -39,7 +39,7 @@ local function take_over(band, entry, id, idle)
     run.losses = run.losses + 1
     local word = has(r.flags, 'c') and 'cancelled' or run.losses >= tonumber(max_losses) and 'dead'
     if word then
-      end_job(q, batch, id, r, run, word, '', run.starts, '-', now)
+      end_job(q, batch, id, r, run, word, '', nil, now)
       ended = ended + 1
       return false
     end

@@ -43,10 +43,13 @@ local function drop_entry(q, batch, id, r)
 end
 
 -- The job ends: a tombstone with the token of the holder whose finish was accepted. A suspended one keeps its key.
-local function end_job(q, batch, id, r, run, word, record, start, consumer, now, due)
+-- consumer: who ends it; nil where nobody holds it: then the tombstone names whose finish of its last start was
+-- accepted, for that one may ask again.
+local function end_job(q, batch, id, r, run, word, record, consumer, now, due)
+  local holder = consumer or string.match(run.last, '^(.*)/' .. run.starts .. '$') or '-'
   drop_entry(q, batch, id, r)
   local outcome = tell(batch, id, r, run, word, due, record)
-  batch.ended[#batch.ended + 1] = { id, outcome, r.number .. ' ' .. start .. ' ' .. r.life .. ' ' .. consumer }
+  batch.ended[#batch.ended + 1] = { id, outcome, r.number .. ' ' .. run.starts .. ' ' .. r.life .. ' ' .. holder }
   batch.gone[#batch.gone + 1] = id
   if r.entry == '-' then redis.call('ZREM', q.due, id) end
   if has(r.flags, 'c') then redis.call('SREM', q.cancels, id) end

@@ -68,7 +68,7 @@ local function debounce(q, id, x, delay, now)
     local their_end, their_order = string.match(theirs, '^d:%d+:([%d-]+):([%d-]+)$')
     if is_before(order, their_order) then return 'dup', owner end
     local record = record_of('a later call of its burst took its place', id)
-    end_job(q, q.batch, owner, r, run, 'deduplicated', record, 0, '-', now)
+    end_job(q, q.batch, owner, r, run, 'deduplicated', record, nil, now)
     if ends and their_end ~= '-' then ends = math.min(ends, tonumber(their_end)) end
   end
   take_key(q, x.key, id)
@@ -89,7 +89,7 @@ local function replace(q, id, x, delay, now)
     if is_before(order, theirs) then return 'dup', owner end
     if r.entry == '-' or run.entry ~= r.entry then
       local record = record_of('job ' .. as_uuid(id) .. ' replaced it')
-      end_job(q, q.batch, owner, r, run, 'cancelled', record, run.starts, '-', now)
+      end_job(q, q.batch, owner, r, run, 'cancelled', record, nil, now)
     else
       r.flags, replaced = with(r.flags, 'c'), owner
       redis.call('HSET', q.jobs, owner, write_record(r))

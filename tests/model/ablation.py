@@ -70,7 +70,6 @@ CASES = (
     Case("permit_of_attempt", 562, faults=("pause", "lost"), mood="limits"),
     Case("permits_lapse", 195, faults=("kill",), mood="limits"),
     Case("told_again", 2, mood="limits"),
-    Case("release_after_finish", 406, mood="limits"),
     Case("tell_with_end", 166, mood="family"),
     Case("call_is_fenced", 16, mood="family"),
     Case("children_cancelled", mood="family"),

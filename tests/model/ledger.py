@@ -231,7 +231,11 @@ class Ledger(Witness):
     def finished(self, d: Delivery, consumer: str, word: str, delay: int) -> None:
         """A finish was accepted."""
         last = self.book[d.id].last
-        if last is None or not d.began:
+        if last is None:
+            return
+        if not d.began:
+            if word in FINAL and last.data == self.losses and last.life == d.life:
+                last.end = "final"
             return
         current = last.data == self.losses
         if current and (last.who, last.token) != (consumer, d.token) and last.end is None:
@@ -269,7 +273,7 @@ class Ledger(Witness):
                   if name == key and until > self.now and losses == self.losses and k != (consumer, d.id)]  # fmt: skip
         if len(others) >= most and not self.clock_moved:
             self.broke("limit", f"{d.id} started beside {others} under the limit {key}")
-        self.inside[consumer, d.id] = (key, trust, self.losses)
+        self.inside[consumer, d.id] = (key, trust, d.data)  # the permit may be older than a loss before the start
 
     def stays(self, consumer: str, job: Id, trust: int) -> None:
         if (consumer, job) in self.inside:

@@ -188,7 +188,9 @@ class QueueState:
         self.drop_entry(r)
         self.k.due.pop(job, None)
         self.tell(position, job, r, run, word, due=due)
-        self.k.jobs[job] = Tombstone(position, r.number, run.starts, r.life, consumer)
+        again = run.last is not None and run.last[1] == run.starts and "receipt" in self.on
+        holder = run.last[0] if consumer == "-" and run.last is not None and again else consumer
+        self.k.jobs[job] = Tombstone(position, r.number, run.starts, r.life, holder)
         self.k.runs.pop(job, None)
         self.k.cancels.discard(job)
         if word == "suspended":

@@ -56,7 +56,6 @@ RULES = {
     "permit_of_attempt": Rule(0, "a permit is given back only by the attempt that has it"),
     "permits_lapse": Rule(0, "a permit that nobody renews lapses"),
     "told_again": Rule(0, "who did not come for what was reserved for him is told again"),
-    "release_after_finish": Rule(0, "a permit goes back after its finish was answered"),
     "admit_supersedes": Rule(0, "an older start of a job is never admitted beside a newer one"),
     "tell_with_end": Rule(0, "a parent is told in the transaction that ends its child"),
     "call_is_fenced": Rule(0, "a child is staged where its parent's record took it, and nowhere else"),

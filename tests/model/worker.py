@@ -93,8 +93,6 @@ class Workers:
         word = yield from self._attempt(p, d)
         self.w.ledger.leaves(p.id, d.id)
         if word is not None:
-            if "release_after_finish" not in self.w.on:
-                yield from self._release(p)
             yield from self._finish(p, d, q, word)
         yield from self._release(p)
 

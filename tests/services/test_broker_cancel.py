@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from redisjobs.broker import Fence, OtherLife, Stale
+from redisjobs.broker import Fence, OtherLife, Stale, Word
 from tests.support.builders import publication
 from tests.support.queue import QueueByHand
 
@@ -47,6 +47,18 @@ async def test_a_running_job_is_flagged_and_ends_with_its_attempt(q: QueueByHand
     assert q.dump() == before
     assert await q.finish(held, "cancelled") == "ok"
     assert await q.carrier.cancel(q.fence, [(held.job_id, 0, 0)]) == ["over"]
+
+
+@pytest.mark.parametrize("word", ["released", "retry", "snooze"])
+async def test_whose_finish_was_accepted_before_is_told_so_after_the_cancel_too(q: QueueByHand, word: Word):
+    await q.publish(publication())
+    held = await q.take_one()
+    assert await q.finish(held, word, delay_ms=60_000) == "ok"
+    assert await q.carrier.cancel(q.fence, [(held.job_id, 0, 0)]) == ["ended"]
+
+    assert await q.finish(held, word, delay_ms=60_000) == "repeat"
+    assert await q.finish(held, word, consumer="w2") == "lost"
+    assert [outcome.word for outcome in await q.outcomes()][-1] == "cancelled"
 
 
 async def test_an_ended_job_is_over_and_one_without_a_place_unknown(q: QueueByHand):
