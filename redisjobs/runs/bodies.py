@@ -8,6 +8,7 @@ from typing import Any
 from redisjobs.errors import StepRefused, StoreUnavailable, Suspend
 from redisjobs.runs.ends import Rewound
 from redisjobs.runs.live import Live
+from redisjobs.runs.nesting import OF_THE_JOB, Open
 from redisjobs.runs.transactions import LONGEST_PAUSE_S, MOST_LOST, ROLLED_BACK, Met
 from redisjobs.steps import JobDone
 
@@ -32,6 +33,8 @@ async def in_transaction(live: Live, call: Callable[[], Awaitable[Any]]) -> Any:
         return await _committed_before(live)
     transaction = _Transaction(live)
     await transaction.open()
+    opened = Open(live.run, OF_THE_JOB)
+    opened.begin()
     try:
         value = await call()
         _leave_if_ending(live)
@@ -42,6 +45,8 @@ async def in_transaction(live: Live, call: Callable[[], Awaitable[Any]]) -> Any:
         if isinstance(error, Exception) and Met.by(error, live.held) is not None and _may_come_back(live, error):
             raise Suspend(LONGEST_PAUSE_S, waits=False) from error
         raise
+    finally:
+        opened.end()
     await transaction.commit()
     return value
 

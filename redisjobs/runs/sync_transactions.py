@@ -34,10 +34,15 @@ class SyncBlock(Held, SyncTransaction):
         self._ask = ask
 
     def __enter__(self) -> psycopg.Connection[tuple[Any, ...]]:
-        if not self._ask(self._one.begin):
-            self._is_replay = True
-            return LeftSync()
-        return self.open()
+        self._one.opened.begin()
+        try:
+            if not self._ask(self._one.begin):
+                self._is_replay = True
+                return LeftSync()
+            return self.open()
+        except BaseException:
+            self._one.opened.end()
+            raise
 
     def open(self) -> psycopg.Connection[tuple[Any, ...]]:
         """Begin another transaction."""
@@ -54,13 +59,15 @@ class SyncBlock(Held, SyncTransaction):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._is_replay:
-            return isinstance(error, (Left, Exception))
         try:
+            if self._is_replay:
+                return isinstance(error, (Left, Exception))
             self.close(error)
         except Met as why:
             self._ask(partial(self._one.again, why))
             raise Suspend(random.uniform(0, LONGEST_PAUSE_S), waits=False) from why
+        finally:
+            self._one.opened.end()
         return False
 
     def close(self, error: BaseException | None) -> None:
@@ -106,6 +113,14 @@ class SyncBlock(Held, SyncTransaction):
 def transact_sync(run: Run, name: str, work: Work, ask: Asks) -> Any:
     """As `transact`."""
     one = OneTry(run, name, Values.of(run.job.door.codecs, work.function))
+    one.opened.begin()
+    try:
+        return _until_committed(one, work, ask)
+    finally:
+        one.opened.end()
+
+
+def _until_committed(one: OneTry, work: Work, ask: Asks) -> Any:
     if not ask(one.begin):
         return one.value
     for meeting in range(MOST_MEETINGS):

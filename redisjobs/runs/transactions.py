@@ -13,6 +13,7 @@ from redisjobs.durable import Transaction, Work
 from redisjobs.errors import StepFailed, StepRefused, StoreUnavailable, Suspend
 from redisjobs.runs.failures import detail_of, failure_of
 from redisjobs.runs.left import Left, LeftAsync
+from redisjobs.runs.nesting import Open
 from redisjobs.runs.run import Run
 from redisjobs.runs.values import Values
 from redisjobs.steps import StepRecord
@@ -62,6 +63,7 @@ class OneTry:
         self.values = values
         self.value: Any = None
         self.record: StepRecord | None = None
+        self.opened = Open(run, repr(name))
         self._kept: Any = None
         self._lost = 0
 
@@ -163,10 +165,15 @@ class Block(Held, Transaction):
     """`async with ctx.transaction("debit") as tx:`"""
 
     async def __aenter__(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
-        if not await self._one.begin():
-            self._is_replay = True
-            return LeftAsync()
-        return await self.open()
+        self._one.opened.begin()
+        try:
+            if not await self._one.begin():
+                self._is_replay = True
+                return LeftAsync()
+            return await self.open()
+        except BaseException:
+            self._one.opened.end()
+            raise
 
     async def open(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
         """Begin another transaction."""
@@ -183,13 +190,15 @@ class Block(Held, Transaction):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._is_replay:
-            return isinstance(error, (Left, Exception))
         try:
+            if self._is_replay:
+                return isinstance(error, (Left, Exception))
             await self.close(error)
         except Met as why:
             await self._one.again(why)
             raise Suspend(random.uniform(0, LONGEST_PAUSE_S), waits=False) from why
+        finally:
+            self._one.opened.end()
         return False
 
     async def close(self, error: BaseException | None) -> None:
@@ -235,6 +244,14 @@ class Block(Held, Transaction):
 async def transact(run: Run, name: str, work: Work) -> Any:
     """Call a function with a transaction until that is committed; answers what it returned."""
     one = OneTry(run, name, Values.of(run.job.door.codecs, work.function))
+    one.opened.begin()
+    try:
+        return await _until_committed(one, work)
+    finally:
+        one.opened.end()
+
+
+async def _until_committed(one: OneTry, work: Work) -> Any:
     if not await one.begin():
         return one.value
     for meeting in range(MOST_MEETINGS):

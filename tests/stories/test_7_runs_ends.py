@@ -154,3 +154,98 @@ async def test_a_transactional_job_that_always_ends_its_own_session_dies_at_last
     (job,) = road.commit(book.call())
     await road.reaches("dead", job, within=40)
     assert len(road.seen) == 10
+
+
+async def nested(ctx: Context) -> None:
+    async with ctx.transaction("outer") as tx:
+        await tx.execute("INSERT INTO notes VALUES ('outer')")
+        async with ctx.transaction("inner") as other:
+            await other.execute("INSERT INTO notes VALUES ('inner')")
+
+
+async def nested_function(ctx: Context) -> None:
+    async def inner(tx: Any) -> None:
+        await tx.execute("INSERT INTO notes VALUES ('inner')")
+
+    async def outer(tx: Any) -> None:
+        await tx.execute("INSERT INTO notes VALUES ('outer')")
+        await ctx.gather(ctx.transaction("inner", inner))
+
+    await ctx.transaction("outer", outer)
+
+
+def note_inner(tx: Any) -> None:
+    tx.execute("INSERT INTO notes VALUES ('inner')")
+
+
+def nested_in_thread(ctx: Context) -> None:
+    with ctx.sync.transaction("outer") as tx:
+        tx.execute("INSERT INTO notes VALUES ('outer')")
+        ctx.sync.transaction("inner", note_inner)
+
+
+def nested_blocks_in_thread(ctx: Context) -> None:
+    def outer(tx: Any) -> None:
+        tx.execute("INSERT INTO notes VALUES ('outer')")
+        with ctx.sync.transaction("inner") as inner:
+            inner.execute("INSERT INTO notes VALUES ('inner')")
+
+    ctx.sync.transaction("outer", outer)
+
+
+@pytest.mark.parametrize("body", [nested, nested_function, nested_in_thread, nested_blocks_in_thread])
+async def test_a_transaction_inside_of_another_is_refused_and_the_error_names_both(road: Road, body: Any):
+    road.query("CREATE TABLE notes (text text)")
+    await road.work()
+    (job,) = road.commit(road.app.job(max_attempts=1)(body).call())
+    await road.reaches("dead", job)
+    ((message,),) = road.query("SELECT failures->0->>'message' FROM redisjobs.dead")
+    assert "transaction 'inner' is begun inside of 'outer'" in message
+    assert road.query("SELECT * FROM notes") == []
+
+
+@pytest.mark.parametrize("form", ["async", "sync"])
+async def test_a_transaction_in_a_transactional_job_is_refused_with_what_to_use(road: Road, form: str):
+    road.query("CREATE TABLE notes (text text)")
+
+    async def book(ctx: Context) -> None:
+        async with ctx.transaction("inner") as tx:
+            await tx.execute("INSERT INTO notes VALUES ('inner')")
+
+    def book_in_thread(ctx: Context) -> None:
+        with ctx.sync.transaction("inner") as tx:
+            tx.execute("INSERT INTO notes VALUES ('inner')")
+
+    await road.work()
+    job = road.app.job(max_attempts=1, transactional=True)(book if form == "async" else book_in_thread)
+    (made,) = road.commit(job.call())
+    await road.reaches("dead", made)
+    ((message,),) = road.query("SELECT failures->0->>'message' FROM redisjobs.dead")
+    assert "transaction 'inner' is begun inside of that of the job itself (transactional=True)" in message
+    assert road.query("SELECT * FROM notes") == []
+
+
+async def test_transactions_side_by_side_and_one_after_the_other_need_one_connection_each_at_a_time(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("redisjobs.steps.transactions.CONNECTIONS", 1)
+    road.query("CREATE TABLE notes (text text)")
+
+    async def note(tx: Any, text: str) -> None:
+        await tx.execute("INSERT INTO notes VALUES (%s)", [text])
+        async with tx.transaction():  # a savepoint
+            await tx.execute("INSERT INTO notes VALUES (%s)", [text + "!"])
+
+    @road.app.job(max_attempts=1)
+    async def keep(ctx: Context) -> None:
+        await ctx.gather(*(ctx.transaction(each, note, each) for each in "abc"))
+        async with ctx.transaction("d") as tx:
+            await note(tx, "d")
+        async with ctx.transaction("e") as tx:
+            await note(tx, "e")
+
+    await road.work()
+    jobs = road.commit(keep.call(), keep.call())
+    await road.reaches("done", *jobs)
+    expected = sorted(2 * [each + mark for each in "abcde" for mark in ("", "!")])
+    assert [text for (text,) in road.query('SELECT text FROM notes ORDER BY text COLLATE "C"')] == expected
