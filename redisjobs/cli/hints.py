@@ -1,4 +1,4 @@
-"""What a user is told to type here, in the words that started this command: `python manage.py redisjobs …` in Django."""
+"""What a user is told to type, in the words that started this command: `python manage.py redisjobs …` in Django."""
 
 from __future__ import annotations
 
