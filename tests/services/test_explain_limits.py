@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from uuid import UUID
 
 import pytest
@@ -26,12 +26,14 @@ async def h(redis_url: str) -> AsyncIterator[LimiterByHand]:
         yield made
 
 
-async def parked_behind(conn: Conn, q: QueueByHand, h: LimiterByHand, *wants: Want, word: str = "wait") -> UUID:
-    """A job that a worker took, that found no room, and that left its slot."""
+async def parked_behind(
+    conn: Conn, q: QueueByHand, h: LimiterByHand, *wants: Want, word: str = "wait", ahead: Sequence[Ask] = ()
+) -> UUID:
+    """A job that a worker took, that found no room behind those `ahead`, and that left its slot."""
     q.present("worker-1")
     job = await in_redis(conn, q)
     held = await q.take_one("worker-1")
-    (verdict,) = await h.limiter.admit("worker-1", [Ask(job.bytes, held.start, "q", wants)], 60_000)
+    *_, verdict = await h.limiter.admit("worker-1", [*ahead, Ask(job.bytes, held.start, "q", wants)], 60_000)
     assert verdict.word == word
     await q.finish(held, "limited", consumer="worker-1", delay_ms=verdict.delay_ms or FALLBACK_MS)
     return job
@@ -84,9 +86,8 @@ async def test_a_rate_says_when_it_allows_the_start(
     explain: Callable[..., Told], conn: Conn, q: QueueByHand, h: LimiterByHand
 ):
     slow = rate("mail", 100, 180_000)  # one in 1.8 s, within what is reserved ahead
-    await h.admit(ask(1, slow))
 
-    told = explain(await parked_behind(conn, q, h, slow, word="later"))
+    told = explain(await parked_behind(conn, q, h, slow, word="later", ahead=[ask(1, slow)]))
 
     assert told.place == "limited"
     assert told.where.startswith("It is in Redis, and waits for limit mail;")

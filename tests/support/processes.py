@@ -57,12 +57,12 @@ class Program:
         """Its exit code, minus the signal where one ended it; None while it runs."""
         return self._process.poll()
 
-    async def says(self, text: str, within: float = 15) -> str:
+    async def says(self, text: str, within: float = 30) -> str:
         """Wait until this is in its log, or it ends; the log."""
         await eventually(lambda: text in self.log() or not self.is_running(), f"{self.name} says {text!r}", within)
         return self._check(text)
 
-    def says_now(self, text: str, within: float = 15) -> str:
+    def says_now(self, text: str, within: float = 30) -> str:
         """`says` for sync tests."""
         eventually_now(lambda: text in self.log() or not self.is_running(), f"{self.name} says {text!r}", within)
         return self._check(text)
