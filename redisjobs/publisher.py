@@ -133,7 +133,8 @@ class Publisher:
         later = [row for row in rows if self._waits_here(row)]
         ended = [row for row in rows if row.cancel_requested]
         if later:
-            done.wrote |= await self._defer(hold, later, done)
+            deferred = await self._defer(hold, later, done)
+            done.wrote |= deferred
         if ended:
             changed, _ = await self._end_cancelled(hold, [Asked.of(row) for row in ended])
             wrote = await self._checked(hold, changed)
@@ -251,7 +252,8 @@ class Publisher:
                 "cancel what was replaced", self._sql.replaced, {"ids": id_array(replaced)} | self._shown(hold)
             )
         if placed:
-            done.wrote |= await self._mark_placed(hold, placed, done)
+            marked = await self._mark_placed(hold, placed, done)
+            done.wrote |= marked
         if duplicates:
             kept = {owner for word, owner in words if owner and word == "kept"}
             await self._deduplicate(hold, duplicates, done, sure=kept)
