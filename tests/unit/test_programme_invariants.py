@@ -243,3 +243,12 @@ def test_a_lost_key_of_redis_may_let_a_second_job_of_a_key_run_and_never_lets_no
     for ended in facts.ended[1:]:
         ended.state = "deduplicated"
     assert flow.keys_are_unique_in_their_window(facts) == ["none of 2 jobs with 'k' in q1 ran"]
+
+
+def test_a_clock_set_ahead_may_end_a_delay_and_nothing_else_may():
+    facts = good()
+    facts.asked[0].delay = 2.0
+    facts.windows.append(strike("lost_lease", "lost_data"))
+    assert starts.nothing_starts_early(facts)
+    facts.windows.append(strike("clock_ahead"))
+    assert starts.nothing_starts_early(facts) == []

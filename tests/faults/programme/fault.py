@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from tests.faults.programme.site import Site
 
-Excuse: TypeAlias = Literal["lost_lease", "lost_data", "lost_alone"]
+Excuse: TypeAlias = Literal["lost_lease", "lost_data", "lost_alone", "clock_ahead"]
 """What may follow from a fault. Why a body may start once more, though no process was killed or stopped (those are
 known to the site, by pid):
 
@@ -18,6 +18,8 @@ known to the site, by pid):
     lost_data       Redis forgets what it had acknowledged: emptied, restarted, failed over
     lost_alone      and single keys of it while all others stay, so that nothing tells that they were there: what they
                     alone knew is forgotten, windows of idempotency keys and permits
+    clock_ahead     and why a job may start before its delay is over: a store's clock was set ahead, and what waits goes
+                    by the stores' clocks
 """
 
 Act: TypeAlias = "Callable[[Site, random.Random], Awaitable[None]]"

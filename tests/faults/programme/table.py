@@ -14,7 +14,8 @@ _HEAD = """\
 
 Written by `python -m tests.faults.programme.table`; a test fails where it is stale. What a fault may explain is why a
 body may start once more though nobody killed or stopped its process: a lease that lapsed, or data that Redis has lost.
-Data that was lost alone, while nothing tells of it, may also explain a window of a key that is gone, or a permit.
+Data that was lost alone, while nothing tells of it, may also explain a window of a key that is gone, or a permit. A
+clock that was set ahead may explain a start before a delay was over.
 
 | fault | what it does | may explain |
 |---|---|---|

@@ -154,7 +154,7 @@ async def with_clock(site: Site, rng: random.Random) -> None:
     await asyncio.to_thread(site.postgres.restart)
 
 
-@fault(prepare=with_clock)
+@fault("clock_ahead", prepare=with_clock)
 async def clock_of_postgres_jumps(site: Site, rng: random.Random) -> None:
     """The clock of Postgres' machine jumps back and forth, by a second to a minute, and is right in the end."""
     clock = WallClock(site.folder / "clock-of-postgres")

@@ -156,7 +156,7 @@ async def with_clock(site: Site, rng: random.Random) -> None:
     await asyncio.to_thread(_begin_anew, site.redis)
 
 
-@fault("lost_lease", prepare=with_clock)
+@fault("lost_lease", "clock_ahead", prepare=with_clock)
 async def clock_of_redis_jumps(site: Site, rng: random.Random) -> None:
     """The clock of Redis' machine is up to ten minutes slow; it is set ahead by and by, and back by 2 s at most."""
     clock, seconds = WallClock(site.folder / "clock-of-redis", _slow(site)), _slow(site)
