@@ -33,8 +33,9 @@ class Open:
         if outer is not None and self.run is not None and outer.run is self.run:
             raise ConfigurationError(
                 f"job {self.run.job.name!r}: transaction {self.what} is begun inside of {outer.what}: it would be "
-                "another one, on a connection of its own, that commits though the outer one may roll back, and may wait for it "
-                "for ever. Use the connection of the outer one, whose `transaction()` is a savepoint, or begin it later"
+                "another one, on a connection of its own, that commits though the outer one may roll back, and may "
+                "wait for it for ever. Use the connection of the outer one, whose `transaction()` is a savepoint, or "
+                "begin it later"
             )
         _last.set(self)
 
