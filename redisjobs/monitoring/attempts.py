@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from redisjobs.admission import FRONT
 from redisjobs.context import Context
 from redisjobs.lane import Attempt
 from redisjobs.monitoring.family import OTHER, Histogram
@@ -27,10 +28,11 @@ class Series:
 
     Attributes:
         redelivered: starts that a fault explains, by its name; each may repeat an earlier one.
+        limited: waits of starts that a limit or a rate had held back; None: there were none.
         sizes: of the runs of a batch job's body; None: there were none.
     """
 
-    __slots__ = ("durations", "ended", "redelivered", "sizes", "started", "waits")
+    __slots__ = ("durations", "ended", "limited", "redelivered", "sizes", "started", "waits")
 
     def __init__(self) -> None:
         self.started = 0
@@ -38,6 +40,7 @@ class Series:
         self.redelivered: Counter[str] = Counter()
         self.durations = Histogram(DURATIONS_S)
         self.waits = Histogram(WAITS_S)
+        self.limited: Histogram | None = None
         self.sizes: Histogram | None = None
 
 
@@ -53,7 +56,7 @@ class Attempts:
         self.series: dict[tuple[str, str], Series] = {}
 
     def began(self, attempt: Attempt, context: Context) -> None:
-        """Count a start: how long the job waited for its first, or which fault explains this one."""
+        """Count a start: how long the job waited for it, in its queue or a limit's line, or which fault explains it."""
         series = self._of(attempt)
         series.started += 1
         delivery = attempt.delivery
@@ -63,6 +66,10 @@ class Attempts:
             series.redelivered["republished"] += 1
         elif delivery.start == 1:
             series.waits.observe(_waited(context))
+        elif attempt.permit is not None and delivery.band == FRONT and not delivery.attempts:
+            if series.limited is None:
+                series.limited = Histogram(WAITS_S)
+            series.limited.observe(_waited(context))
 
     def ended(self, attempt: Attempt, outcome: Outcome, error: BaseException | None) -> None:
         """Note how long the body ran."""

@@ -43,6 +43,10 @@ def _of_attempts(attempts: Attempts) -> Iterator[Family]:
     waits: list[Sample] = [(labels, each.waits) for labels, each in series]
     text = "From the moment at which a job could run to its first start."
     yield Family("redisjobs_queue_wait_seconds", "histogram", text, names, waits)
+    limited: list[Sample] = [(labels, each.limited) for labels, each in series if each.limited is not None]
+    if limited:
+        text = "From the moment at which a job could run to a start that a limit or a rate had held back."
+        yield Family("redisjobs_limited_wait_seconds", "histogram", text, names, limited)
     sizes: list[Sample] = [(labels, each.sizes) for labels, each in series if each.sizes is not None]
     if sizes:
         yield Family("redisjobs_batch_calls", "histogram", "Calls in each run of a batch.", names, sizes)

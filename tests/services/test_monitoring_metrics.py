@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -11,11 +12,12 @@ import pytest
 from prometheus_client import REGISTRY, Counter
 from psycopg.conninfo import make_conninfo
 
-from redisjobs.context import Context
+from redisjobs.base.envelope import Envelope
+from redisjobs.context import Context, micros
 from redisjobs.errors import Cancel, Retry, Snooze
 from redisjobs.monitoring import Monitor
 from redisjobs.monitoring import stores as stores_module
-from redisjobs.monitoring.attempts import Attempts
+from redisjobs.monitoring.attempts import Attempts, Series
 from redisjobs.monitoring.relay_figures import of_relay
 from redisjobs.monitoring.stores import Stores
 from redisjobs.monitoring.worker_figures import of_worker
@@ -74,6 +76,31 @@ async def test_a_worker_tells_what_became_of_its_attempts(crew: Crew):
     assert found.value("redisjobs_queue_wait_seconds_count", job_name="play") == 6
     assert found.value("redisjobs_lease_lost_total", queue="default") == 0
     assert found.value("redisjobs_ready") == 0
+
+
+async def test_a_wait_in_the_line_of_a_limit_is_told_apart_from_that_in_the_queue(crew: Crew):
+    holding = asyncio.Event()
+
+    @crew.app.job(name="narrow", limit=1, retry=[0.01], max_attempts=2)
+    async def narrow(ctx: Context) -> None:
+        crew.starts["narrow"] += 1
+        await holding.wait()
+        if ctx.attempt == 1:
+            raise ConnectionError
+
+    counted = Attempts(crew.app.jobs)
+    worker = await crew.start(observer=counted)
+    staged_at = micros(datetime.now(UTC) - timedelta(seconds=20))
+    await crew.put(Envelope("narrow", "json", b"{}", staged_at=staged_at), 3)
+    series = counted.series.setdefault(("default", "narrow"), Series())
+    await eventually(lambda: series.ended["limited"] == 2, "two stand in the line")
+    holding.set()
+    await eventually(lambda: series.ended["done"] == 3, "all have run, each in its second attempt")
+
+    found = told(of_worker(worker, counted))
+    assert found.value("redisjobs_queue_wait_seconds_count", job_name="narrow") == 1
+    assert found.value("redisjobs_limited_wait_seconds_count", job_name="narrow") == 2
+    assert 40 <= found.value("redisjobs_limited_wait_seconds_sum", job_name="narrow") < 80
 
 
 async def test_a_lost_lease_is_counted_and_explains_the_start_that_follows(crew: Crew):

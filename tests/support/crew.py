@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from redisjobs.app import App
+from redisjobs.base.envelope import Envelope
 from redisjobs.broker import Broker
 from redisjobs.worker import Worker
 from tests.support.builders import envelope, publication
@@ -42,10 +43,11 @@ class Crew:
         await made.start()
         return made
 
-    async def put(self, job: str, /, count: int = 1, queue: str = "default", **given: Any) -> list[str]:
+    async def put(self, job: str | Envelope, /, count: int = 1, queue: str = "default", **given: Any) -> list[str]:
         """Put jobs into Redis; their ids. `arguments` is a dict, the rest are fields of `Publication`."""
         arguments = given.pop("arguments", {})
-        jobs = [publication(envelope(job, **arguments), **given) for _ in range(count)]
+        made = envelope(job, **arguments) if isinstance(job, str) else job
+        jobs = [publication(made, **given) for _ in range(count)]
         await self.broker.enqueue_direct(queue, jobs)
         return [str(UUID(bytes=each.job_id)) for each in jobs]
 
