@@ -31,7 +31,7 @@ SHOP = """
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
-    from redisjobs import App, Context, Dead, Snooze
+    from redisjobs import App, BatchCall, Context, Dead
 
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=open(os.environ["SPANS"], "a", 1))))
@@ -63,6 +63,18 @@ SHOP = """
     async def late(ctx: Context, secret: str) -> None:
         import asyncio
         await asyncio.sleep(60)
+
+    @app.job(max_attempts=2, retry=[0])
+    async def recorded(ctx: Context, secret: str) -> None:
+        told = await ctx.wait_for_event("told", "key", timeout=60)
+        assert await ctx.step("note", lambda known: known, secret) == told.data["secret"]
+        async with ctx.transaction("book") as tx:
+            await tx.execute("SELECT %s::text", [secret])
+        await ctx.step("break", end, "fails", retry=[0])
+
+    @app.batch_job(size=2, within=0.1, max_attempts=1)
+    def together(calls: list[BatchCall[str]]) -> None:
+        end("fails")
 
     @app.job(max_attempts=1)
     async def spoil(ctx: Context, secret: str) -> object:
@@ -211,6 +223,11 @@ async def test_no_argument_is_in_any_log_metric_span_or_title(
 
     assert [status for status, _ in scrapes] == [200, 200]
     assert 'job_name="work_in_a_process"' in metrics
+    assert "batch default" in spans
+    with psycopg.connect(database_url) as connection:
+        died = connection.execute("SELECT job, failures::text FROM redisjobs.dead").fetchall()
+    assert "ValueError" in dict(died)["together"]
+    assert "break" in dict(died)["recorded"], "it came to its last step"
     assert spans.count('"exception.stacktrace"') >= 8
     assert {"job.dead", "attempt.retrying"} <= set(logs.split())
     assert not [told for told in (logs, metrics, spans, titles) if MARKER in told]
@@ -229,3 +246,7 @@ def enqueue_with_the_marker(connection: psycopg.Connection[Any]) -> None:
     unknown = "SELECT redisjobs.enqueue('late', json_build_object('secret', 'x', 'removed', %s::text))"
     connection.execute(unknown, [MARKER])
     connection.execute("INSERT INTO redisjobs.outbox (job, payload, codec) VALUES ('work', %s, 'json')", ["{" + MARKER])
+    connection.execute(lacking, ["recorded", MARKER])
+    connection.execute("SELECT redisjobs.send_event('told', 'key', json_build_object('secret', %s::text))", [MARKER])
+    for _ in range(3):
+        connection.execute("SELECT redisjobs.enqueue('together', json_build_object('argument', %s::text))", [MARKER])
