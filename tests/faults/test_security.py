@@ -225,9 +225,10 @@ async def test_no_argument_is_in_any_log_metric_span_or_title(
     assert 'job_name="work_in_a_process"' in metrics
     assert "batch default" in spans
     with psycopg.connect(database_url) as connection:
-        died = connection.execute("SELECT job, failures::text FROM redisjobs.dead").fetchall()
-    assert "ValueError" in dict(died)["together"]
-    assert "break" in dict(died)["recorded"], "it came to its last step"
+        rows = connection.execute("SELECT job, failures::text FROM redisjobs.dead").fetchall()
+    died: dict[str, str] = dict(rows)
+    assert "ValueError" in died["together"]
+    assert "break" in died["recorded"], "it came to its last step"
     assert spans.count('"exception.stacktrace"') >= 8
     assert {"job.dead", "attempt.retrying"} <= set(logs.split())
     assert not [told for told in (logs, metrics, spans, titles) if MARKER in told]
