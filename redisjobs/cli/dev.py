@@ -52,7 +52,7 @@ Examples:
 
 \b
 Starts a Postgres and a Redis, unless URLs of them are given; their data stay in ./.redisjobs. Another terminal
-reaches them after `. .redisjobs/env`, with the lines that are printed."""
+reaches them after `. .redisjobs/env`, with the lines that are printed; they are the same at each start."""
 )
 @serving_options(
     queues="*", names_help="Names, or globs such as mail.*; those that the app declares are served from the start."
