@@ -53,6 +53,26 @@ async def test_t3_a_step_has_tries_of_its_own_and_its_failure_is_recorded_before
     assert road.seen[:4] == ["charge"] * 3 + [heard]
 
 
+async def test_t2_a_step_that_is_declared_above_its_function_runs_once_with_the_arguments_of_its_call(road: Road):
+    @road.app.job(max_attempts=2, retry=[0.05])
+    async def pay(ctx: Context) -> None:
+        @ctx.step("charge", tries=2, retry=[0])
+        async def charge(cents: int, *, currency: str) -> tuple[int, str]:
+            road.seen.append("charge")
+            if road.seen.count("charge") == 1:
+                raise ConnectionError("the bank is away")
+            return cents, currency
+
+        road.seen.append(await charge(500, currency="EUR"))
+        if ctx.attempt == 1:
+            raise ValueError("once more")
+
+    await road.work()
+    (job,) = road.commit(pay.call())
+    await road.reaches("done", job)
+    assert road.seen == ["charge", "charge", (500, "EUR"), (500, "EUR")]
+
+
 async def test_t6_a_suspension_is_no_error_no_attempt_and_holds_no_slot(road: Road):
     @road.app.job(max_attempts=1)
     async def wait(ctx: Context) -> None:
