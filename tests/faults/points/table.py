@@ -34,8 +34,8 @@ OF_RELAYS = {
     "publisher.replaced": _relay(
         "publisher:Publisher._mark", "self._database.change('cancel what was replaced'", **SQL
     ),
-    "publisher.marked": _relay("publisher:Publisher._mark", "self._change(hold, 'mark rows'", **SQL),
-    "publisher.deferred": _relay("publisher:Publisher.publish", "self._change(hold, 'defer rows'", **SQL),
+    "publisher.marked": _relay("publisher:Publisher._mark_placed.mark", "self._change(hold, 'mark rows'", **SQL),
+    "publisher.deferred": _relay("publisher:Publisher._defer.defer", "self._change(hold, 'defer rows'", **SQL),
     "publisher.come-due": _relay("publisher:Publisher.come_due", "self._database.run(", **SQL),
     "publisher.duplicates-deleted": _relay("publisher:Publisher._deduplicate", "fetch(connection", full="", **SQL),
     "publisher.duplicates-ended": _relay(
