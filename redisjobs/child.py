@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from redisjobs import far_errors
+from redisjobs.base import copies
 from redisjobs.base.codec import Codecs
 from redisjobs.base.frames import Frames, Message
 from redisjobs.base.signature import Signature
@@ -49,6 +50,7 @@ def main(fd: int, parent: int) -> None:
     child = Child(Frames(socket.socket(fileno=fd)))
     signal.signal(signal.SIGTERM, child.unwind)
     signal.signal(signal.SIGINT, _pass)
+    copies.take(STOP_SIGNALS)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the worker blocked them until we listen
     child.serve()
 
@@ -115,6 +117,8 @@ class Child:
             arguments = signature.arguments(self._codecs.decode(run["codec"], run["payload"]))
             value = function(context, **arguments) if signature.takes_context else function(**arguments)
         except BaseException as error:  # noqa: BLE001 - whatever a body raises is told
+            if os.getpid() != self._pid:
+                copies.end(error)
             return {"type": "raised", "error": far_errors.tell(error)}
         finally:
             self._context = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context as Variables
 from typing import Any
 
 from redisjobs.admission import Admission
+from redisjobs.base import copies
 from redisjobs.base.clock import SYSTEM_CLOCK, Clock
 from redisjobs.base.envelope import Envelope
 from redisjobs.base.threads import Threads
@@ -75,6 +77,7 @@ class Runner:
         self._sweeper = Sweeper(self._deadline_passed)
         self._runs = None if runs is None else runs(self._threads)
         self._opener = self._open
+        self._process = os.getpid()
         self._closing = Closing(clock, self._sweeper.forget)
         self._batches = Batches(Means(self._threads, draining, state, around))
 
@@ -133,6 +136,8 @@ class Runner:
                 if attempt.permit is None
                 else self._permitted_body(attempt, envelope, job, context, arguments)
             )
+            if os.getpid() != self._process:
+                copies.end(None)
             if attempt.live is not None:
                 finish = await self._closing.returned(attempt, envelope, job, value)
             elif attempt.ended_by is None or (attempt.in_thread and attempt.ended_by is not Ended.LOST):
@@ -140,6 +145,8 @@ class Runner:
             else:  # it swallowed its cancellation: what it left undone nobody knows
                 finish = failed(attempt, envelope, job, None, self._clock)
         except BaseException as error:  # noqa: BLE001 - whatever a body raises becomes an outcome
+            if os.getpid() != self._process:
+                copies.end(error)
             finish = await self._raised(attempt, envelope, job, error)
         if attempt.deadline is not None:
             self._sweeper.forget(attempt)

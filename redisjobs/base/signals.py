@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeAlias
 
-from redisjobs.base import stops
+from redisjobs.base import copies, stops
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 
@@ -24,7 +24,10 @@ class Signals:
 
     def __init__(self, came: Callable[[], None], quiet: Callable[[], None] | None = None) -> None:
         self._came = came
-        self._calls = {signal.SIGTERM: self._signalled, signal.SIGINT: self._signalled}
+        self._calls: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: self._signalled,
+            signal.SIGINT: self._signalled,
+        }
         if quiet is not None:
             self._calls[signal.SIGTSTP] = quiet
         self._before: dict[signal.Signals, _Handler] = {}
@@ -38,6 +41,7 @@ class Signals:
             before = signal.getsignal(each)
             loop.add_signal_handler(each, call)
             self._before[each] = before
+        copies.take(self._calls)
         if self._parent is not None:
             self._parent.listen(self._told)
 
@@ -49,6 +53,7 @@ class Signals:
         for each, before in self._before.items():
             loop.remove_signal_handler(each)
             signal.signal(each, signal.SIG_DFL if before is None else before)
+        copies.give_back(self._before)
         self._before.clear()
 
     def _signalled(self) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from queue import SimpleQueue
 from typing import TypeAlias
+
+from redisjobs.base import copies
 
 Answer: TypeAlias = tuple[object, BaseException | None]
 _Work: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Answer]", Callable[[], object]]
@@ -68,7 +71,10 @@ class Threads:
     def _serve(self) -> None:
         while (work := self._work.get()) is not None:
             loop, future, function = work
+            process = os.getpid()
             answer = _answer(function)
+            if os.getpid() != process:
+                copies.end(answer[1])
             with self._lock:
                 self._idle += 1
             with contextlib.suppress(RuntimeError):  # the loop has gone, and nobody waits for this any more
