@@ -20,7 +20,7 @@ from tests.support.processes import CHECKOUT, Processes, Program
 FOLDER = CHECKOUT / "examples" / "monitoring"
 PAGE = CHECKOUT / "docs" / "monitoring.md"
 SHOP = """
-    import os
+    import asyncio, os
     from redisjobs import App, BatchCall
     from redisjobs.webhooks import Endpoint, webhook
 
@@ -33,6 +33,10 @@ SHOP = """
     @app.job(max_attempts=1)
     async def ill():
         raise ValueError("no")
+
+    @app.job(limit=1)
+    async def narrow():
+        await asyncio.sleep(0.3)
 
     @app.batch_job(size=1)
     async def many(calls: list[BatchCall[int]]): ...
@@ -102,6 +106,8 @@ def scrape(processes: Processes, conn: Conn) -> Scrape:
     for job in ("well", "ill", "nobody_knows"):
         stage(conn, job)
     stage(conn, "many", {"argument": 1}, queue="webhooks")
+    for _ in range(2):
+        stage(conn, "narrow", queue="webhooks")
     stage(conn, "webhook", {"endpoint": "shop", "type": "order.placed", "data": {}}, queue="webhooks")
     conn.commit()
 
@@ -114,6 +120,7 @@ def scrape(processes: Processes, conn: Conn) -> Scrape:
         assert found.values("redisjobs_dead_letters", queue="default")
         assert found.values("redisjobs_webhook_attempts_total")
         assert found.values("redisjobs_batch_calls_count")
+        assert found.values("redisjobs_limited_wait_seconds_count")
         assert found.values("redisjobs_webhook_endpoint_enabled")
         assert sum(found.values("redisjobs_ready")) == 3
         return found
