@@ -98,7 +98,13 @@ class Machine(RuleBasedStateMachine):
         reply: Any = self.h.limiter._run(_SWEEP, CONSUMERS[pick % 2], every * UNIT_MS, KEEP * UNIT_MS)
         _, *flat = self.loop.run_until_complete(reply)
         woken = [(flat[at].decode(), flat[at + 1].decode()) for at in range(0, len(flat), 3)]
-        assert woken == self.model.sweep(CONSUMERS[pick % 2], every, KEEP)
+        told = self.model.sweep(CONSUMERS[pick % 2], every, KEEP)
+        assert self.by_key(woken) == self.by_key(told)
+
+    def by_key(self, woken: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+        """Who was told to come, in the order of each limit: of two that are due together the model knows no first."""
+        keys = {ask.id: ask.key for _, ask in self.asks}
+        return {key: [each for each in woken if keys[each[1]] == key] for key in MOST}
 
     def pass_time(self, pick: int, n: int) -> None:
         units = 1 + n % 3

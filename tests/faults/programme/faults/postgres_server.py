@@ -149,7 +149,8 @@ async def postgres_disk_full(site: Site, rng: random.Random) -> None:
 async def with_clock(site: Site, rng: random.Random) -> None:
     """Give Postgres a clock that can be set."""
     site.spoil(postgres=True)
-    clock = WallClock(site.folder / "clock-of-postgres", rng.choice([-600, 0, 600]))
+    # set back by more than a minute, what has a delay waits for longer than a trial
+    clock = WallClock(site.folder / "clock-of-postgres", rng.choice([-600, 0, 60]))
     site.postgres.env = clock.env
     await asyncio.to_thread(site.postgres.restart)
 
