@@ -7,7 +7,7 @@ import dataclasses
 import json
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -75,6 +75,46 @@ async def test_a_sleep_gives_the_slot_back_and_is_counted_from_its_first_start(r
     assert 4 <= woke - began < 6.5
     assert [each[:2] for each in road.seen if each != "other"] == [("began", 1), ("began", 1), ("woke", 1)]
     del one
+
+
+@pytest.mark.parametrize("form", ["async", "sync"])
+async def test_a_sleep_until_a_moment_ends_then_and_one_that_is_over_ends_at_once(road: Road, form: str):
+    moment = datetime.now(UTC) + timedelta(seconds=4)
+
+    async def wake(ctx: Context) -> None:
+        road.seen.append("began")
+        await ctx.sleep_until("over", moment - timedelta(days=1))
+        await ctx.sleep_until("monday", moment)
+        road.seen.append(datetime.now(UTC))
+
+    def wake_in_thread(ctx: Context) -> None:
+        road.seen.append("began")
+        ctx.sync.sleep_until("over", moment - timedelta(days=1))
+        ctx.sync.sleep_until("monday", moment)
+        road.seen.append(datetime.now(UTC))
+
+    first = await road.work()
+    (job,) = road.commit(road.app.job(wake if form == "async" else wake_in_thread).call())
+    asleep = "SELECT state, kind FROM redisjobs.steps WHERE name = 'monday'"
+    await eventually(lambda: road.query(asleep) == [("waiting", "sleep")], "it sleeps")
+    await first.stop(0)
+    await road.work()
+    await road.reaches("done", job)
+    woke = [each for each in road.seen if each != "began"]
+    assert len(woke) == 1
+    assert 0 <= (woke[0] - moment).total_seconds() < 2.5
+
+
+async def test_a_sleep_until_a_moment_without_a_zone_is_refused(road: Road):
+    @road.app.job(max_attempts=1)
+    async def wake(ctx: Context) -> None:
+        await ctx.sleep_until("monday", datetime(2026, 1, 5, 9))  # noqa: DTZ001 - this is what is refused
+
+    await road.work()
+    (job,) = road.commit(wake.call())
+    await road.reaches("dead", job)
+    ((message,),) = road.query("SELECT failures->0->>'message' FROM redisjobs.dead")
+    assert "zone" in message
 
 
 async def test_events_sent_before_and_after_the_wait_are_taken_once(road: Road):
