@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TypeGuard
 
 from redisjobs.app import App
+from redisjobs.cli.process import Stopped
 from redisjobs.errors import ConfigurationError
 
 
@@ -39,11 +40,13 @@ def _import(name: str, here: str) -> ModuleType:
                 "in the folder that holds it, set PYTHONPATH, or correct the name"
             ) from None
         raise ConfigurationError(_broken(name, error)) from error
-    except Exception as error:  # the module's own code: whatever it raises is told without a traceback
+    except Stopped:
+        raise
+    except (Exception, SystemExit) as error:  # the module's own code: whatever it raises is told without a traceback
         raise ConfigurationError(_broken(name, error)) from error
 
 
-def _broken(name: str, error: Exception) -> str:
+def _broken(name: str, error: Exception | SystemExit) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     at = f", at {frames[-1].filename}:{frames[-1].lineno}" if len(frames) > 1 else ""
     if isinstance(error, SyntaxError):

@@ -37,8 +37,12 @@ def prepare() -> None:
         _be_process_one()
 
 
+class Stopped(SystemExit):
+    """A stop signal came before anything was taken."""
+
+
 def _end_at_once(*_: object) -> None:
-    raise SystemExit(0)
+    raise Stopped(0)
 
 
 def _be_process_one() -> None:

@@ -271,7 +271,8 @@ def _tell_unserved(app: App, queues: list[str]) -> None:
 
 def conclude(receipt: Receipt) -> int:
     """Print the receipt, and see to it that the process ends; its exit code."""
-    tell(receipt, as_json=(given().log_format or "text").lower() == "json")
+    with contextlib.suppress(OSError, ValueError):  # a body closed stdout, or its reader has gone: the fates stand
+        tell(receipt, as_json=(given().log_format or "text").lower() == "json")
     process.end_soon(receipt.exit_code, within=0 if receipt.stuck else process.END_S)
     return receipt.exit_code
 

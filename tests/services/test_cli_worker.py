@@ -64,6 +64,11 @@ SHOP = """
     async def orphan():
         subprocess.run(["sh", "-c", "sleep 0.2 & echo orphan $!"], check=True)
 
+    @app.job
+    async def shut():
+        say("shut began")
+        sys.stdout.close()
+
     @app.job(max_attempts=1)
     async def broken(card):
         raise ValueError("declined")
@@ -197,6 +202,22 @@ async def test_a_receipt_for_machines_has_a_json_line_each(
     assert '"event": "worker.draining"' in worker.log()
     drained = '"drained": {"finished": 1, "handed back": 0, "abandoned": 0}'
     assert f'{{"processed": 1, "failed": 0, {drained}}}' in worker.log()
+
+
+async def test_a_receipt_that_nobody_can_read_changes_no_exit_code(
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path
+):
+    for job in ("lasting", "shut"):
+        await put(redis_url, job)
+    worker = processes.redisjobs("worker", shop)
+    for job in ("lasting", "shut"):
+        await worker.says(f"{job} began")
+
+    worker.send(signal.SIGTERM)
+
+    assert await drains(worker, tmp_path) == 0
+    assert "Traceback" not in worker.log()
+    assert "worker.stopped" in worker.log()
 
 
 async def test_a_burst_ends_when_nothing_is_left(processes: Processes, shop: str, redis_url: str):

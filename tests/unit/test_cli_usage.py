@@ -149,6 +149,7 @@ def test_an_app_is_found_in_the_current_folder_by_name_or_as_the_only_one(folder
         ("broken:app", "importing 'broken' raised ZeroDivisionError: division by zero, at "),
         ("unfinished:app", "importing 'unfinished' raised SyntaxError"),
         ("needy:app", "importing 'needy' raised ModuleNotFoundError: No module named 'no_such_library'"),
+        ("leaving:app", "importing 'leaving' raised SystemExit: 0, at "),
         ("shop/app.py", "is no place of an app: pass module:name"),
     ],
 )
@@ -156,6 +157,7 @@ def test_an_app_that_cannot_be_loaded_is_told_with_the_remedy(folder: Path, plac
     (folder / "several.py").write_text("from redisjobs import App\na, b = App(), App()")
     (folder / "bare.py").write_text("")
     (folder / "broken.py").write_text("1 / 0")
+    (folder / "leaving.py").write_text("import sys\nsys.exit(0)")
     (folder / "unfinished.py").write_text("def f(:")
     (folder / "needy.py").write_text("import no_such_library")
 
