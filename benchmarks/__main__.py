@@ -39,6 +39,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "snapshot": carrying.held_snapshot,
     "runs": runs.five_steps,
     "replay": runs.replay,
+    "waking": runs.waking,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -54,6 +54,14 @@ async def five_steps(ctx: Context, body: dict[str, Any]) -> None:
         _probe.hit(body["i"])
 
 
+@app.job()
+async def waits(ctx: Context, body: dict[str, Any]) -> None:
+    """A durable run that lets go of its worker until its event is there; says each time when it goes on."""
+    await ctx.wait_for_event("go", str(body["i"]), timeout=86_400)
+    if _probe is not None:
+        _probe.hit(body["i"])
+
+
 async def _step(run: int, number: int) -> dict[str, int]:
     return {"i": run, "k": number}
 

@@ -10,13 +10,15 @@ from uuid import UUID
 from benchmarks import filling, jobs, programs
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, Target
-from benchmarks.machine import cpu_seconds
+from benchmarks.machine import cpu_seconds, resident_mb
 from benchmarks.probe import probing
 from redisjobs.steps import StepRecord, StepStore, Token
 
 SLOTS = (1, 10, 100)
 RECORDS = 1_000
 CLAIMS = 20
+EVENTS_AT_ONCE = 1_000
+_SEND = "SELECT count(redisjobs.send_event('go', n::text, '1')) FROM generate_series(%s::integer, %s::integer) AS n"
 
 
 def five_steps(bench: Bench) -> Iterator[Figure]:
@@ -46,6 +48,40 @@ def _run(bench: Bench, count: int, slots: int) -> tuple[float, dict[str, float |
         ends = probe.starts()
     notes: dict[str, float | str] = {f"{name} µs": (after[name] - before[name]) / count * 1e6 for name in after}
     return (count - 1) / (max(ends) - min(ends)), notes
+
+
+def waking(bench: Bench) -> Iterator[Figure]:
+    """Runs that wait for an event each, and the events, sent in batches: all of them go on, none twice."""
+    count = bench.scale.waiting
+    bench.stores.clear()
+    filling.stage(bench.stores, count, job=jobs.waits)
+    with probing(bench.folder, count) as probe, programs.relay(), programs.worker(SLOTS[-1]) as worker:
+        began, sizes = time.time(), list[float]()
+        suspended = programs.wait_for(lambda: _is_suspended(bench, count, worker, sizes), "all to wait", 1_800, step=1)
+        sent = time.time()
+        with bench.stores.connect(autocommit=True) as connection:
+            for first in range(0, count, EVENTS_AT_ONCE):
+                connection.execute(_SEND, (first, min(count, first + EVENTS_AT_ONCE) - 1))
+        woken = programs.wait_for(lambda: _is_over(bench, probe.hits, worker, sizes), "all to end", 1_800, step=1)
+        hits, starts = probe.hits, probe.starts()
+    assert hits == count, f"{count} runs went on {hits} times"
+    assert all(starts), "a run did not go on"
+    yield Figure(f"{count:,} runs are suspended", "runs/s", [count / (suspended - began)])
+    notes: dict[str, float | str] = {"went on twice": 0.0}
+    yield Figure("… and woken by as many events, to their ends", "runs/s", [count / (woken - sent)], notes=notes)
+    quarter = len(sizes) // 4
+    grown = max(sizes[-quarter:]) - max(sizes[quarter : 2 * quarter])
+    yield Figure("… while the worker grew", "MB", [grown], Target(10, loose=50, at_least=False))
+
+
+def _is_suspended(bench: Bench, count: int, worker: int, sizes: list[float]) -> bool:
+    sizes.append(resident_mb(worker))
+    return bool(bench.stores.sql("SELECT count(*) FROM redisjobs.outbox WHERE state = 'suspended'")[0][0] == count)
+
+
+def _is_over(bench: Bench, hits: int, worker: int, sizes: list[float]) -> bool:
+    sizes.append(resident_mb(worker))
+    return bool(hits) and filling.is_settled(bench.stores)
 
 
 def replay(bench: Bench) -> Iterator[Figure]:
