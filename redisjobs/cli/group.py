@@ -10,6 +10,7 @@ import click
 
 from redisjobs.cli.exits import in_exit_codes
 from redisjobs.cli.options import store_options
+from redisjobs.cli.streams import fill
 
 COMMANDS = {
     "worker": "redisjobs.cli.worker:worker",
@@ -39,6 +40,11 @@ COMMANDS = {
 
 class Commands(click.Group):
     """Loads a subcommand when it is asked for, and ends every error of ours with its exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """The whole command, from its arguments to its exit code."""
+        fill()
+        return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order in which a newcomer meets them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -63,6 +64,10 @@ SHOP = """
     @app.job
     async def orphan():
         subprocess.run(["sh", "-c", "sleep 0.2 & echo orphan $!"], check=True)
+
+    @app.job
+    async def prints_from_below():
+        subprocess.run(["sh", "-c", "echo out; echo err >&2; touch printed"], check=True)
 
     @app.job
     async def shut():
@@ -218,6 +223,19 @@ async def test_a_receipt_that_nobody_can_read_changes_no_exit_code(
     assert await drains(worker, tmp_path) == 0
     assert "Traceback" not in worker.log()
     assert "worker.stopped" in worker.log()
+
+
+@pytest.mark.parametrize("closed", ["0<&-", ">&-", "2>&-", "0<&- >&- 2>&-"])
+async def test_a_worker_runs_with_streams_that_are_closed(
+    processes: Processes, shop: str, redis_url: str, tmp_path: Path, closed: str
+):
+    await put(redis_url, "prints_from_below")
+    command = f"{' '.join(map(shlex.quote, COMMAND))} worker {shop} --burst {closed}"
+
+    worker = processes.start("sh", "-c", command, env={"REDISJOBS_REDIS_URL": redis_url})
+
+    assert await worker.ended() == 0
+    assert (tmp_path / "printed").exists()
 
 
 async def test_a_burst_ends_when_nothing_is_left(processes: Processes, shop: str, redis_url: str):
