@@ -54,6 +54,11 @@ def check_url(name: str, url: str, schemes: Sequence[str]) -> str:
         remedy = f": leave out +{driver}" if plus and scheme in schemes and "://" in url else ""
         raise ConfigurationError(f"{name} must begin with {' or '.join(f'{each}://' for each in schemes)}{remedy}")
     if _is_ambiguous(url):
+        if "@" not in url and not all(map(_is_host, _parts(url).hosts.split(","))):
+            raise ConfigurationError(
+                f"{name} cannot be read: a host or port in it is none. Write host:port with the port in digits, and an "
+                "IPv6 address in [ ]"
+            )
         raise ConfigurationError(
             f"{name} cannot be read: its user or password has a character that must be percent-encoded, such as "
             "@ / # % ? [ or a space, or a host in [ ] is no IPv6 address. Write the password as "

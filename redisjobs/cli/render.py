@@ -13,6 +13,7 @@ from typing import Any
 import click
 from rich import box
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,8 @@ PIPE_WIDTH = 250
 """Columns where no terminal tells its own: nothing is cut for `grep`."""
 WHOLE = frozenset({"id", "staged", "ended", "died"})
 """Columns whose values are never broken over two lines."""
+SHORT = 16
+"""Nor are those of which none is longer."""
 
 
 def as_json(document: Any) -> None:
@@ -49,7 +52,8 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     listed = [list(row) for row in rows]
     for at, header in enumerate(headers):
         numbers = bool(listed) and all(isinstance(row[at], int | float) or row[at] is None for row in listed)
-        made.add_column(header, justify="right" if numbers else "left", no_wrap=header in WHOLE, overflow="fold")
+        whole = header in WHOLE or all(cell(row[at]).cell_len <= SHORT for row in listed)
+        made.add_column(header, justify="right" if numbers else "left", no_wrap=whole, overflow="fold")
     for row in listed:
         made.add_row(*(cell(value) for value in row))
     show(made)
@@ -89,9 +93,15 @@ def short(text: str | None, most: int = 100) -> str | None:
 
 
 def show(made: RenderableType) -> None:
-    """Print on a terminal as wide as it is, with colours; else plain, and without spaces at the ends of lines."""
+    """Print on a terminal, with colours; else plain, and without spaces at the ends of lines.
+
+    What has no room beside each other on a terminal goes on in its next line, for the terminal cuts nothing.
+    """
     if sys.stdout.isatty():
-        Console(file=sys.stdout, highlight=False).print(made)
+        console = Console(file=sys.stdout, highlight=False)
+        least = Measurement.get(console, console.options.update(width=PIPE_WIDTH), made).minimum
+        console.width = max(console.width, least)
+        console.print(made)
         return
     text = io.StringIO()
     Console(file=text, width=PIPE_WIDTH, highlight=False).print(made)

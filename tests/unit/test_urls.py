@@ -168,3 +168,9 @@ def test_the_driver_that_sqlalchemy_wants_in_a_url_is_to_be_left_out():
 def test_a_port_that_there_cannot_be_is_named():
     with pytest.raises(ConfigurationError, match="redis_url names the port 99999, and 65535 is the highest"):
         check_url("redis_url", "redis://h:99999/0", REDIS)
+
+
+@pytest.mark.parametrize("url", ["redis://localhost:notaport/0", "redis://[::x]:6379"])
+def test_a_host_or_port_that_is_none_is_named_as_what_it_is(url: str):
+    with pytest.raises(ConfigurationError, match="a host or port in it is none"):
+        check_url("redis_url", url, ("redis",))
