@@ -232,6 +232,7 @@ class Union(Shape):
             return self._read_tagged(data)
         fitting = [member.shape for member in self.members if type(data) in member.shape.kinds]
         others = [member.shape for member in self.members if type(data) not in member.shape.kinds]
+        takes_all = any(member.shape is ANY for member in self.members)
         if any(not shape.reads for shape in fitting):
             return data
         failure: Exception | None = None
@@ -243,7 +244,7 @@ class Union(Shape):
                 continue
             if shape in fitting or read is not data:
                 return read
-        if fitting and failure:
+        if fitting and failure and not takes_all:
             raise failure
         return data
 

@@ -165,8 +165,9 @@ async def test_of_several_processes_that_cannot_open_none_is_tried_again(process
     worker = processes.redisjobs("worker", "shop:app", "--processes", "2")
 
     assert await worker.ended() == 78
-    assert worker.log().count("Error: the app's lifespan could not start: SystemExit: no licence, at ") == 2
-    assert worker.log().count("opening") == 2
+    # the second one may be ended before it gets that far
+    assert 1 <= worker.log().count("Error: the app's lifespan could not start: SystemExit: no licence, at ") <= 2
+    assert 1 <= worker.log().count("opening") <= 2
     assert "Traceback" not in worker.log()
 
 

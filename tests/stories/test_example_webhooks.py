@@ -50,7 +50,8 @@ def post(port: int, headers: dict[str, str]) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("POST", "/", b"{}", headers)
-        return connection.getresponse().status
+        with connection.getresponse() as response:  # which has the socket too
+            return response.status
     finally:
         connection.close()
 

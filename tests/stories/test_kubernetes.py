@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 from tests.support.commands import complaints
 from tests.support.compose import entrypoint, seconds
 from tests.support.eventually import eventually_now
+from tests.support.http import get
 from tests.support.net import free_port
 from tests.support.processes import CHECKOUT, Processes
 
@@ -194,8 +194,7 @@ def test_the_probes_are_answered_by_the_command_of_the_manifest(
     program = processes.redisjobs(*args)
 
     def answers(path: str) -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return bool(answer.status == 200)
+        return get(port, path)[0] == 200
 
     for path in ("/health", "/ready"):
         eventually_now(partial(answers, path), f"{path} says yes", within=30, despite=(OSError,))

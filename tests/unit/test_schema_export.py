@@ -116,6 +116,14 @@ def test_what_the_schema_allows_a_worker_can_read(pair: Pair, data: st.DataObjec
             job.signature.arguments(variant)
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [(Any | Color, "no colour"), (Any | Order, {"sku": 1}), (dict[str, Any | Color], {"a": "b"})],
+)
+def test_where_anything_is_allowed_too_what_fits_nothing_else_is_read_as_it_is(annotation: Any, value: Any):
+    assert job_of(annotation).signature.arguments({"value": value}) == {"value": value}
+
+
 @pytest.mark.parametrize("model", [Cents, Named, Order, Event, Tree])
 def test_what_the_schema_of_a_class_allows_a_worker_can_read(model: Any):
     job = job_of(model)
