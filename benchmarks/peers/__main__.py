@@ -56,7 +56,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", type=_names, default=[], help="peers by name, with commas between; all of them")
     parser.add_argument("--measures", type=_measures, default=list(MEASURES), help=f"of {', '.join(MEASURES)}; all")
-    for name, kind in (("rounds", int), ("jobs", int), ("large", int), ("runs", int), ("samples", int)):
+    for name, kind in (("rounds", int), ("jobs", int), ("large", int), ("runs", int), ("slots", int), ("samples", int)):
         parser.add_argument(f"--{name}", type=kind, help=f"{getattr(Scale(), name):,} by default")
     for name in ("seconds", "fill_s", "patience_s", "lease_s"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"{getattr(Scale(), name):g} by default")

@@ -28,7 +28,7 @@ class Scale:
         fill_s: after which filling a queue is cut off.
         flow_s: how long a producer produces in "flow".
         samples: of the latency, at `rate` a second.
-        runs: durable runs in "steps".
+        runs: durable runs in "steps", `slots` of them at once.
         small, large: the two backlogs.
         held: jobs in "kill", "restart" and "wipe", each of which takes `hold` seconds.
         patience_s: after which what has not come back counts as missing.
@@ -43,6 +43,7 @@ class Scale:
     samples: int = 120
     rate: float = 20.0
     runs: int = 300
+    slots: int = 10
     small: int = 1_000
     large: int = 100_000
     held: int = 60

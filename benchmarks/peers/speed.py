@@ -22,7 +22,7 @@ def drain(stage: Stage, count: int | None = None) -> Found:
 
 def steps(stage: Stage) -> Found:
     """Durable runs of five steps that are there already: ends of runs, by the time."""
-    return _drained(stage, stage.scale.runs, "runs", FEW_SLOTS)
+    return _drained(stage, stage.scale.runs, "runs", stage.scale.slots)
 
 
 def _drained(stage: Stage, count: int, what: str, slots: int) -> Found:
