@@ -111,6 +111,10 @@ async def run_trial(shard: Shard, fault: Fault, seed: int, size: Size) -> Verdic
     return verdict
 
 
+CLOCK_S = 125.0
+"""More patience where a store's clock was set back: what has a delay then waits for that much longer."""
+
+
 class Trial:
     """What happens on a site from its start to the audit."""
 
@@ -189,7 +193,8 @@ class Trial:
             conn.execute("SELECT redisjobs.cancel(id) FROM redisjobs.outbox WHERE job = 'unknown'")
         begun = time.monotonic()
         audit_s = AUDIT_S if any("lost_data" in struck.fault.excuses for struck in site.struck) else 0.0
-        rests = await Patience(LONGEST_S + AT_REST_S + audit_s).until(self._is_at_rest)
+        clock_s = CLOCK_S if any("clock_ahead" in struck.fault.excuses for struck in site.struck) else 0.0
+        rests = await Patience(LONGEST_S + AT_REST_S + audit_s + clock_s).until(self._is_at_rest)
         now = time.monotonic()
         site.note(f"at rest after {now - healed:.1f} s" if rests else f"not at rest: {self._under_way()}")
         await Patience(CLEAN_S + audit_s).until(self._is_clean)
